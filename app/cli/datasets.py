@@ -325,7 +325,7 @@ def erase_unit(
 ) -> None:
     """Erase the rows of one unit. Spend stays spent."""
     if unit == "-":
-        unit = sys.stdin.readline().rstrip("\r\n")
+        unit = sys.stdin.readline().removeprefix("\ufeff").rstrip("\r\n")
     confirm(call.output, f"Erase the rows of this unit from {dataset} for good?", yes=yes)
     answer = call.ask(lambda client: client.erase_unit(dataset, unit))
     n_rows = "the" if answer["erased"] is None else answer["erased"]

@@ -203,11 +203,8 @@ def _positions(header: Sequence[str], rules: RowRules) -> list[int]:
     by_name = {composed(name): name for name in declared} | {name: name for name in declared}
     names = [by_name.get(name) or by_name.get(composed(name), name) for name in header]
     counts = Counter(names)
-    problems = [
-        ColumnProblem(name, "missing-column", 1, suspected=suspicions.of_missing_column(name, names))
-        for name in declared
-        if name not in counts
-    ]
+    missing = suspicions.of_missing_columns((name for name in declared if name not in counts), names)
+    problems = [ColumnProblem(name, "missing-column", 1, suspected=suspected) for name, suspected in missing.items()]
     problems += [ColumnProblem(name, "duplicate-column", counts[name]) for name in declared if counts[name] > 1]
     unknown = {place: name for place, name in enumerate(names, start=1) if name not in by_name}
     if unknown:

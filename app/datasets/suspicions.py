@@ -4,6 +4,7 @@ A suspicion is one of the sentences below. It holds no cell and no name, and goe
 problem. It converts nothing: the owner mends the file.
 """
 
+import codecs
 import csv
 import re
 from collections import Counter
@@ -16,6 +17,7 @@ SAMPLE = 1_000
 """Cells of a column that are looked at for a cause."""
 
 UTF_16 = "not UTF-8: it looks like UTF-16; save the file as UTF-8"
+WORKBOOK = "not CSV: it looks like a workbook or a zip archive; export the table as CSV in UTF-8"
 LATIN_1 = "not UTF-8: it looks like Latin-1 or Windows-1252; save the file as UTF-8"
 NO_TEXT = "the file is empty"
 OPEN_QUOTE = "a quoted name has no end, or text after its quote"
@@ -32,6 +34,20 @@ TYPES = (
 LONG_ROW = "a text of a row is longer than any declared value"
 CUT_OFF = "not of the form that its name or media type says, or cut off"
 UNSUPPORTED = "an encoding or a compression that is not read; write the file with the library's defaults"
+
+_BEGINS = {
+    codecs.BOM_UTF16_LE: UTF_16,
+    codecs.BOM_UTF16_BE: UTF_16,
+    b"PK": WORKBOOK,
+    b"\xd0\xcf\x11\xe0": WORKBOOK,
+    b"\x1f\x8b": "not CSV: it looks like gzip; state it (Content-Encoding: gzip, or a name that ends in .gz)",
+    b"PAR1": "not CSV: it looks like Parquet; state it (media type, or a name that ends in .parquet)",
+    b"ARROW1": "not CSV: it looks like Arrow; state it (media type, or a name that ends in .arrow)",
+}
+"""What a file is by its first bytes."""
+
+_OTHER_FORMS = {"<": "HTML or XML", "{": "JSON", "[": "JSON"}
+"""What a text is by its first sign."""
 
 _UNNAMED = (
     "a column without a name: the row names of R (write.csv with row.names = FALSE leaves them out) or the index of a "
@@ -57,6 +73,13 @@ _DATE_TEXT = re.compile(r"[0-9]{1,4}[-/.][0-9]{1,2}[-/.][0-9]{1,4}([ T].*)?")
 _NUMBER = re.compile(r"[+-]?[0-9]+([.,][0-9]+)?")
 _UNNAMED_NAMES = re.compile(r"|Unnamed: [0-9]+|__index_level_[0-9]+__|index|row\.?names|rowname")
 _SEPARATOR_LINE = re.compile(r'"?sep=(?P<separator>.?)"?,?', re.IGNORECASE)
+
+
+def of_no_text(begin: bytes) -> str:
+    """What a file is whose first line is not UTF-8, by its first bytes."""
+    if begin[:2].count(0) == 1:  # a letter of two bytes
+        return UTF_16
+    return next((words for magic, words in _BEGINS.items() if begin.startswith(magic)), LATIN_1)
 
 
 def of_header_line(line: str, declared: Collection[str], *, number: int) -> ColumnProblem | None:
@@ -91,18 +114,22 @@ def _names(line: str, separator: str) -> list[str]:
     return [composed(name.strip()) for name in names]
 
 
-def of_missing_column(name: str, header: Iterable[str]) -> str | None:
-    """Why a declared column is not in the header."""
-    meant = _folded(name)
-    return _OTHER_LETTERS if any(_folded(other) == meant for other in header) else None
+def of_missing_columns(missing: Iterable[str], header: Iterable[str]) -> dict[str, str | None]:
+    """Why declared columns are not in the header, by name."""
+    similar = set(map(_folded, header))
+    return {name: _OTHER_LETTERS if _folded(name) in similar else None for name in missing}
 
 
 def of_unknown_columns(unknown: Collection[str], n_columns: int) -> str | None:
     """Why some of the names in a header are not declared."""
     if any(_UNNAMED_NAMES.fullmatch(name) for name in unknown):
         return _UNNAMED
-    is_row = len(unknown) == n_columns and any(_NUMBER.fullmatch(name.strip()) for name in unknown)
-    return _NO_HEADER if is_row else None
+    if len(unknown) < n_columns:
+        return None
+    form = _OTHER_FORMS.get(next(iter(unknown)).lstrip()[:1])
+    if form is not None:
+        return f"not CSV: it looks like {form}"
+    return _NO_HEADER if any(_NUMBER.fullmatch(name.strip()) for name in unknown) else None
 
 
 def of_no_numbers(cells: Iterable[str]) -> str | None:

@@ -23,6 +23,7 @@ NOT_TEXT = "\0"
 """Replaces bytes that are not UTF-8. A NUL in the upload is not text, either."""
 
 _PIECE_BYTES = 1024 * 1024
+_BEGIN_BYTES = 8
 _UNDECODED = re.compile("[\udc80-\udcff]+")
 
 
@@ -91,7 +92,7 @@ class CsvSource:
         self._n_bytes = 0
         self._n_line_bytes = 0
         self._declared = declared
-        self._is_utf_16 = False
+        self._begin = b""
         self._n_empty_lines = 0
         self._waiting = b""
         self._ended = False
@@ -118,8 +119,7 @@ class CsvSource:
         self.check()
         number = self._n_empty_lines + 1
         if NOT_TEXT in line:
-            suspected = suspicions.UTF_16 if self._is_utf_16 else suspicions.LATIN_1
-            raise whole_file_problem("not-text", line=number, suspected=suspected)
+            raise whole_file_problem("not-text", line=number, suspected=suspicions.of_no_text(self._begin))
         problem = suspicions.of_header_line(line, self._declared, number=number)
         if problem is not None:
             raise RowsInvalid([problem])
@@ -184,7 +184,7 @@ class CsvSource:
                 return self._refuse(MalformedRequest("the body is not gzip, or is cut off"))
             self._ended = not piece
             if not self._n_bytes:
-                self._is_utf_16 = _looks_like_utf_16(piece)
+                self._begin = piece[:_BEGIN_BYTES]
             self._n_bytes += len(piece)
             if self._n_bytes > self._max_bytes:
                 return self._refuse(TooLarge("the unpacked upload in bytes", self._max_bytes))
@@ -213,11 +213,6 @@ class CsvSource:
         self.refusal = refusal
         self._ended = True
         return b""
-
-
-def _looks_like_utf_16(begin: bytes) -> bool:
-    """Whether a file begins with the byte order mark of UTF-16, or with a letter of two bytes."""
-    return begin[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE) or begin[:2].count(0) == 1
 
 
 def _first_line_end(text: bytes) -> int:

@@ -76,6 +76,20 @@ def test_utf_16_is_named(ingest: Ingestion, encoding: str, packed: bool) -> None
     assert (problem.problem, problem.line, problem.suspected) == ("not-text", 1, suspicions.UTF_16)
 
 
+@pytest.mark.parametrize(
+    ("begin", "words"),
+    [
+        (b"PK\x03\x04\x14\x00", "workbook"), (b"\xd0\xcf\x11\xe0\xa1\xb1", "workbook"), (b"\x1f\x8b\x08\x00", "gzip"),
+        (b"PAR1\x15\x00", "Parquet"), (b"ARROW1\x00\x00", "Arrow"), (b"<!DOCTYPE html>", "HTML"),
+        (b'{"rows": [', "JSON"),
+        (b'[{"age": 39}]', "JSON"),
+    ],
+)  # fmt: skip
+def test_a_file_of_another_form_is_named(ingest: Ingestion, begin: bytes, words: str) -> None:
+    problem = _problems(ingest, begin + CANARY.encode() + b"\n" + bytes(range(256)))[-1]
+    assert words in str(problem.suspected)
+
+
 def test_latin_1_is_named_in_the_header_and_in_cells(ingest: Ingestion) -> None:
     header = _problem(ingest, (HEADER.replace("sex", "säx") + GOOD_ROW).encode("latin-1"))
     assert (header.problem, header.line, header.suspected) == ("not-text", 1, suspicions.LATIN_1)
