@@ -1,8 +1,9 @@
 """Verifies the bearer tokens of an identity provider, reads the provider's keys, and stores the subjects of tokens.
 
 A token is a JSON Web Token, signed with a key of the provider. The provider's key decides which algorithm verifies a
-signature; the token's header never does (RFC 8725, 3.1). A token is short-lived, because nobody can take it back. No
-error, log line or answer contains a part of a token.
+signature; the token's header never does (RFC 8725, 3.1). The life of a token is bounded, because nobody can take it
+back. The log says by a constant text why a token was refused (:data:`REFUSALS`); the caller is not told. No error,
+log line or answer contains a part of a token.
 
 The keys are a JSON Web Key Set (RFC 7517). They are believed for a limited time and read again at the first token after
 it, or at a token that names an unknown key; a pause between two attempts bounds what strangers can cause. One thread
@@ -25,6 +26,7 @@ from pathlib import Path
 from threading import Lock
 from time import monotonic
 from typing import Any
+from urllib.parse import urlsplit
 
 import jwt
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
@@ -45,6 +47,22 @@ ALGORITHMS: Mapping[str, tuple[str, str | None]] = {
 }
 """Every algorithm that may sign a token, with type and curve of its keys. A key without ``alg`` is used with the first
 algorithm of its type."""
+
+REFUSALS: Mapping[str, str] = {
+    "malformed": "it is too long, or its parts are no base64 or no JSON objects with each name once",
+    "key-unknown": "the provider has no key with its `kid`",
+    "kid-missing": "it has no `kid`, and the provider has several keys",
+    "signature": "its signature does not hold under the provider's key and the key's algorithm",
+    "issuer": "`iss` is not GROVEKEEPER_OIDC_ISSUER, character by character",
+    "audience": "`aud` is not GROVEKEEPER_OIDC_AUDIENCE alone",
+    "subject": f"`sub` is no text of 1 to {limits.MAX_SUBJECT_CHARS} printable characters of ASCII",
+    "times": "`iat`, `exp` or `nbf` is no whole number of seconds",
+    "lifetime": "from `iat` to `exp` is more than GROVEKEEPER_OIDC_MAX_LIFETIME_S, or nothing",
+    "expired": "`exp` is past",
+    "early": f"`iat` or `nbf` is more than {limits.TOKEN_LEEWAY_S} seconds in the future: do the clocks agree?",
+    "roles": "the claim GROVEKEEPER_OIDC_ROLES_CLAIM is neither a text nor a list of texts",
+}
+"""Why a token was refused, for the operator. The texts are constants, so nothing of a token gets into the log."""
 
 _FORM = re.compile(r"[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+", re.ASCII)
 _SUBJECT = re.compile(rf"[\x20-\x7e]{{1,{limits.MAX_SUBJECT_CHARS}}}")
@@ -71,19 +89,21 @@ class _KeySet:
 class SigningKeys:
     """The keys of one provider, for the threads of a process."""
 
-    def __init__(self, location: str | Path) -> None:
+    def __init__(self, location: str | Path | None, *, issuer: str = "") -> None:
+        """``location`` is an address or a file; without it, the issuer's discovery document names an address."""
         self._location = location
+        self._issuer = issuer
         self._reading = Lock()
         self._known = _KeySet({}, -limits.KEY_SET_AGE_S)
         self._attempted_at_s = -float(limits.KEY_SET_PAUSE_S)
 
-    def find(self, key_id: str) -> SigningKey | None:
-        """Finds a key by its id; ``None`` if the provider has no such key.
+    def find(self, key_id: str | None) -> SigningKey | None:
+        """Finds a key as :func:`named` does; ``None`` if the provider has no such key.
 
         Raises:
             Unavailable: the keys are too old, or the key is unknown, and the provider cannot be asked now.
         """
-        key = self._fresh().get(key_id)
+        key = named(self._fresh(), key_id)
         if key is not None:
             return key
         if not self._reading.acquire(blocking=False):
@@ -95,7 +115,7 @@ class SigningKeys:
                 raise _unavailable(retry_after_s=limits.KEY_SET_PAUSE_S)
         finally:
             self._reading.release()
-        return self._fresh().get(key_id)
+        return named(self._fresh(), key_id)
 
     def _fresh(self) -> Mapping[str, SigningKey]:
         """The keys, unless they are too old."""
@@ -106,17 +126,29 @@ class SigningKeys:
         """Reads the keys once. A failure leaves the known keys as they are."""
         self._attempted_at_s = monotonic()
         try:
-            keys = parse_key_set(
-                _fetched(self._location) if isinstance(self._location, str) else _read_file(self._location)
-            )
+            keys = parse_key_set(self._key_set())
         except (OSError, NotAKeySet):
             _log.warning("the keys of the identity provider cannot be read", exc_info=True)
         else:
             self._known = _KeySet(keys, monotonic())
 
+    def _key_set(self) -> bytes:
+        if isinstance(self._location, Path):
+            return _read_file(self._location)
+        return _fetched(self._location or _discovered(self._issuer))
+
+
+def named(keys: Mapping[str, SigningKey], key_id: str | None) -> SigningKey | None:
+    """The key with an id. A token without an id means the only key, if there is one (OpenID Connect Core, 10.1)."""
+    if key_id is None:
+        return next(iter(keys.values())) if len(keys) == 1 else None
+    return keys.get(key_id)
+
 
 def parse_key_set(text: bytes) -> dict[str, SigningKey]:
     """The keys of a JSON Web Key Set that may sign tokens, by id. An id that two keys have names none of them.
+
+    A single key may have no id; it is listed under an empty one.
 
     Raises:
         NotAKeySet: another text, or no such key.
@@ -127,13 +159,16 @@ def parse_key_set(text: bytes) -> dict[str, SigningKey]:
         raise NotAKeySet from None
     if not isinstance(listed, list):
         raise NotAKeySet
-    ids = [item.get("kid") for item in listed if isinstance(item, dict)]
+    items = [item for item in listed if isinstance(item, dict)]
+    ids = [item.get("kid", "") for item in items]
     keys = {
-        item["kid"]: key
-        for item in listed
-        if isinstance(item, dict) and isinstance(item.get("kid"), str) and ids.count(item["kid"]) == 1
+        key_id: key
+        for key_id, item in zip(ids, items, strict=True)
+        if isinstance(key_id, str) and ids.count(key_id) == 1
         if (key := _signing_key(item)) is not None
     }
+    if len(keys) > 1:
+        keys.pop("", None)
     if not keys:
         raise NotAKeySet
     return keys
@@ -154,6 +189,23 @@ def _signing_key(item: dict[str, Any]) -> SigningKey | None:
     if isinstance(key.key, RSAPublicKey) and key.key.key_size < limits.MIN_RSA_BITS:
         return None
     return SigningKey(algorithm, key)
+
+
+def _discovered(issuer: str) -> str:
+    """The address of the keys, from the document that the issuer publishes (OpenID Connect Discovery, 4).
+
+    The document may name an address with TLS, or one of the issuer's own origin: it leads the service to no other
+    program on this machine.
+    """
+    try:
+        document = json_text.loads(_fetched(f"{issuer.rstrip('/')}/.well-known/openid-configuration"))
+        named_issuer, address = document["issuer"], document["jwks_uri"]
+        origin, own = urlsplit(address)[:2], urlsplit(issuer)[:2]
+    except (ValueError, RecursionError, KeyError, TypeError, AttributeError):
+        raise NotAKeySet from None
+    if named_issuer != issuer or not isinstance(address, str) or (origin[0] != "https" and origin != own):
+        raise NotAKeySet
+    return address
 
 
 def _fetched(address: str) -> bytes:
@@ -196,12 +248,14 @@ class TokenRules:
         audience: the only audience in the ``aud`` claim.
         roles_claim: name of the claim with the values that ``roles`` maps.
         roles: global roles by value of that claim. Other values give no role.
+        max_lifetime_s: largest number of seconds from the issue of a token to its expiry.
     """
 
     issuer: str
     audience: str
     roles_claim: str
     roles: Mapping[str, Role]
+    max_lifetime_s: int
 
 
 @dataclass(frozen=True)
@@ -225,42 +279,54 @@ def has_form(text: str) -> bool:
     return _FORM.fullmatch(text) is not None
 
 
-def verify(text: str, rules: TokenRules, *, find_key: Callable[[str], SigningKey | None], at: datetime) -> Token:
+def _refused(reason: str) -> Unauthenticated:
+    """Writes to the log why a token is refused, and makes the error, which does not say it."""
+    _log.info("a token was refused", extra={"problem": REFUSALS[reason]})
+    return Unauthenticated()
+
+
+def verify(text: str, rules: TokenRules, *, find_key: Callable[[str | None], SigningKey | None], at: datetime) -> Token:
     """Verifies signature, times, issuer and audience of a token, and maps its roles.
 
     Args:
-        find_key: the provider's key with an id (``kid``), if any.
+        find_key: the provider's key with an id (``kid``), if any; without an id the only key.
 
     Raises:
-        Unauthenticated: any check fails; the error does not say which.
+        Unauthenticated: any check fails; the error does not say which, the log does.
     """
     if len(text) > limits.MAX_TOKEN_CHARS or not has_form(text):
-        raise Unauthenticated
+        raise _refused("malformed")
     header = _object(_decoded(text.partition(".")[0]))
     key_id = header.get("kid")
-    key = find_key(key_id) if isinstance(key_id, str) else None
+    if "kid" in header and not isinstance(key_id, str):
+        raise _refused("key-unknown")
+    key = find_key(key_id)
     if key is None:
-        raise Unauthenticated
+        raise _refused("kid-missing" if key_id is None else "key-unknown")
 
     try:
         payload = jwt.PyJWS().decode(text, key.key, algorithms=[key.algorithm])
     except jwt.PyJWTError:
-        raise Unauthenticated from None
+        raise _refused("signature") from None
     return _token(_object(payload), rules, at=at)
 
 
 def _token(claims: Mapping[str, Any], rules: TokenRules, *, at: datetime) -> Token:
     subject = claims.get("sub")
-    if claims.get("iss") != rules.issuer or claims.get("aud") not in (rules.audience, [rules.audience]):
-        raise Unauthenticated
+    if claims.get("iss") != rules.issuer:
+        raise _refused("issuer")
+    if claims.get("aud") not in (rules.audience, [rules.audience]):
+        raise _refused("audience")
     if not isinstance(subject, str) or _SUBJECT.fullmatch(subject) is None:
-        raise Unauthenticated
+        raise _refused("subject")
     issued_s, expires_s = _seconds(claims.get("iat")), _seconds(claims.get("exp"))
     latest_s = at.timestamp() + limits.TOKEN_LEEWAY_S
-    if not 0 < expires_s - issued_s <= limits.MAX_TOKEN_LIFETIME_S:
-        raise Unauthenticated
-    if expires_s <= at.timestamp() or issued_s > latest_s or _seconds(claims.get("nbf", issued_s)) > latest_s:
-        raise Unauthenticated
+    if not 0 < expires_s - issued_s <= rules.max_lifetime_s:
+        raise _refused("lifetime")
+    if expires_s <= at.timestamp():
+        raise _refused("expired")
+    if issued_s > latest_s or _seconds(claims.get("nbf", issued_s)) > latest_s:
+        raise _refused("early")
     return Token(
         issuer=rules.issuer,
         subject=subject,
@@ -274,14 +340,14 @@ def _roles(claim: object, roles: Mapping[str, Role]) -> frozenset[Role]:
     """The roles that a claim names: a text, or a list of texts."""
     values = [claim] if isinstance(claim, str) else claim
     if not isinstance(values, list) or not all(isinstance(value, str) for value in values):
-        raise Unauthenticated
+        raise _refused("roles")
     return frozenset(roles[value] for value in values if value in roles)
 
 
 def _seconds(claim: object) -> int:
     """A time in a claim, as whole seconds."""
     if isinstance(claim, bool) or not isinstance(claim, int):
-        raise Unauthenticated
+        raise _refused("times")
     return claim
 
 
@@ -289,7 +355,7 @@ def _decoded(part: str) -> bytes:
     try:
         return base64.urlsafe_b64decode(part + "=" * (-len(part) % 4))
     except binascii.Error:
-        raise Unauthenticated from None
+        raise _refused("malformed") from None
 
 
 def _object(text: bytes) -> dict[str, Any]:
@@ -297,9 +363,9 @@ def _object(text: bytes) -> dict[str, Any]:
     try:
         value = json_text.loads(text)
     except (ValueError, RecursionError):
-        raise Unauthenticated from None
+        raise _refused("malformed") from None
     if not isinstance(value, dict):
-        raise Unauthenticated
+        raise _refused("malformed")
     return value
 
 

@@ -90,7 +90,7 @@ MAX_PAGE_WEIGHT = 600_000
 # Tokens of an identity provider
 
 MAX_TOKEN_CHARS = 8_192  # Characters of a token
-MAX_TOKEN_LIFETIME_S = 15 * 60  # Seconds from the issue of a token to its expiry: the provider cannot take a token back
+MAX_TOKEN_LIFETIME_S = 24 * 3_600  # Largest setting of the seconds that a token lives: nobody can take a token back
 TOKEN_LEEWAY_S = 30  # Seconds by which the clock of the provider may be ahead
 MAX_SUBJECT_CHARS = 255  # Characters of the subject of a token, as OpenID Connect Core limits them
 MIN_RSA_BITS = 2_048  # Bits of an RSA key that signs tokens

@@ -65,11 +65,19 @@ def _read_location(text: str) -> str | Path:
     """An address whose answer nobody between can change, or a file."""
     if "://" not in text:
         return _read_path(text)
-    address = urlsplit(text)
-    is_here = address.scheme == "http" and address.hostname in ("127.0.0.1", "::1", "localhost")
-    if not address.hostname or not (address.scheme == "https" or is_here):
+    if not _is_address(text):
         raise ValueError("not an address with TLS")
     return text
+
+
+def _is_address(text: str) -> bool:
+    """Whether a text is an address with TLS, or one on this machine."""
+    try:
+        address = urlsplit(text)
+    except ValueError:  # an unclosed bracket
+        return False
+    is_here = address.scheme == "http" and address.hostname in ("127.0.0.1", "::1", "localhost")
+    return bool(address.hostname) and (address.scheme == "https" or is_here)
 
 
 def _read_endpoint(text: str) -> str:
@@ -242,8 +250,15 @@ class Settings:
     oidc_jwks: str | Path | None = _setting(
         "",
         "The public keys of the identity provider, a JSON Web Key Set: an `https://` address (on this machine also "
-        "`http://`), or a file.",
+        "`http://`), or a file. When unset, `<issuer>/.well-known/openid-configuration` names their address.",
         _read_location,
+        worker=False,
+    )
+    oidc_max_lifetime_s: int = _setting(
+        "3600",
+        "Largest number of seconds from the issue of a token to its expiry, 60 to 86,400. A token is believed until it "
+        "ends, whatever the provider revokes meanwhile.",
+        int,
         worker=False,
     )
     oidc_roles_claim: str = _setting("roles", "The claim that names roles: a text, or a list of texts.", worker=False)
@@ -271,16 +286,25 @@ class Settings:
             "release_interval_s": 0 <= self.release_interval_s <= limits.MAX_RELEASE_INTERVAL_S,
             "dask_rows": self.dask_rows >= 0,
             "dask_deadline_s": 1 <= self.dask_deadline_s <= 86_400,
+            "oidc_max_lifetime_s": 60 <= self.oidc_max_lifetime_s <= limits.MAX_TOKEN_LIFETIME_S,
             "log_level": self.log_level in LOG_LEVELS,
         }
         for name, holds in in_range.items():
             if not holds:
                 raise InstallationError(f"{PREFIX}{name.upper()} is outside its range; see docs/settings.md")
-        provider = {"oidc_issuer": self.oidc_issuer, "oidc_audience": self.oidc_audience, "oidc_jwks": self.oidc_jwks}
-        unset = [f"{PREFIX}{name.upper()}" for name, value in provider.items() if value is None]
-        if 0 < len(unset) < len(provider):
-            raise InstallationError(f"{', '.join(unset)} must be set, too, for tokens of an identity provider")
+        self._check_provider()
         _ = self.dask_cluster  # refused at the start of a process, not at the charge of a job
+
+    def _check_provider(self) -> None:
+        """Checks that the settings of an identity provider agree."""
+        needed = {"oidc_issuer": self.oidc_issuer, "oidc_audience": self.oidc_audience}
+        unset = [f"{PREFIX}{name.upper()}" for name, value in needed.items() if value is None]
+        if unset and (len(unset) < len(needed) or self.oidc_jwks is not None):
+            raise InstallationError(f"{', '.join(unset)} must be set, too, for tokens of an identity provider")
+        if self.oidc_issuer is not None and self.oidc_jwks is None and not _is_address(self.oidc_issuer):
+            raise InstallationError(
+                f"{PREFIX}OIDC_JWKS must be set, too: {PREFIX}OIDC_ISSUER is no `https://` address to read it from"
+            )
 
     @cached_property
     def dask_cluster(self) -> DaskCluster | None:

@@ -41,10 +41,15 @@ class IdentityProvider:
         if settings.oidc_issuer is None:
             return None
         assert settings.oidc_audience is not None, "checked with the settings"
-        assert settings.oidc_jwks is not None, "checked with the settings"
         roles = {value: Role(role) for value, role in settings.oidc_roles.items()}
-        rules = TokenRules(settings.oidc_issuer, settings.oidc_audience, settings.oidc_roles_claim, roles)
-        return cls(rules, SigningKeys(settings.oidc_jwks))
+        rules = TokenRules(
+            settings.oidc_issuer,
+            settings.oidc_audience,
+            settings.oidc_roles_claim,
+            roles,
+            settings.oidc_max_lifetime_s,
+        )
+        return cls(rules, SigningKeys(settings.oidc_jwks, issuer=settings.oidc_issuer))
 
 
 def confirm(installation: Installation, principal: Principal) -> Principal:

@@ -13,6 +13,7 @@ from pathlib import Path
 from threading import Event, Thread
 from typing import Any
 
+import jwt
 import pytest
 
 from app.access import tokens
@@ -20,7 +21,19 @@ from app.access.grants import Role
 from app.access.tokens import NotAKeySet, SigningKeys, Token, TokenRules, parse_key_set
 from app.core import limits, stamps
 from app.core.errors import Unauthenticated, Unavailable
-from tests.support.identity_provider import ATTACKS, AUDIENCE, ISSUER, KEY_SET, ROLES, private_key, public_jwk, token
+from app.core.logging import JsonFormatter
+from tests.support.identity_provider import (
+    ATTACKS,
+    AUDIENCE,
+    ISSUER,
+    KEY_SET,
+    MAX_LIFETIME_S,
+    ROLES,
+    claims,
+    private_key,
+    public_jwk,
+    token,
+)
 
 TEXT = json.dumps(KEY_SET).encode()
 
@@ -204,7 +217,7 @@ def test_another_text_is_no_key_set(text: bytes) -> None:
 
 
 KEYS = tokens.parse_key_set(json.dumps(KEY_SET).encode())
-RULES = TokenRules(ISSUER, AUDIENCE, "roles", {value: Role(role) for value, role in ROLES.items()})
+RULES = TokenRules(ISSUER, AUDIENCE, "roles", {value: Role(role) for value, role in ROLES.items()}, MAX_LIFETIME_S)
 
 
 def _verified(text: str) -> Token:
@@ -224,10 +237,20 @@ def test_a_token_of_the_provider_is_believed(algorithm: str) -> None:
     )
 
 
+def _logged(caplog: pytest.LogCaptureFixture) -> list[str]:
+    """The reasons in the lines that are written for tokens that were refused."""
+    lines = [json.loads(JsonFormatter().format(record)) for record in caplog.records]
+    return [line["problem"] for line in lines if line["message"] == "a token was refused"]
+
+
 @pytest.mark.parametrize("attack", ATTACKS)
-def test_no_other_token_is_believed_and_the_error_says_nothing(attack: str) -> None:
+def test_no_other_token_is_believed_and_the_error_says_nothing(attack: str, caplog: pytest.LogCaptureFixture) -> None:
+    """The log says why, by one of the constant texts."""
+    caplog.set_level("INFO")
     with pytest.raises(Unauthenticated) as refused:
         _verified(ATTACKS[attack]())
+    (reason,) = _logged(caplog)
+    assert reason in tokens.REFUSALS.values()
     assert str(refused.value) == str(Unauthenticated())
     assert refused.value.__cause__ is None
 
@@ -245,7 +268,7 @@ def test_only_mapped_values_give_roles(claim: object, roles: set[Role]) -> None:
 
 def test_the_limits_of_a_token_are_reached_and_not_passed() -> None:
     now = int(time.time())
-    _verified(token(exp=now + limits.MAX_TOKEN_LIFETIME_S, iat=now))
+    _verified(token(exp=now + MAX_LIFETIME_S, iat=now))
     _verified(token(iat=now + limits.TOKEN_LEEWAY_S, nbf=now + limits.TOKEN_LEEWAY_S, exp=now + 300))
     _verified(token(aud=[AUDIENCE], nbf=None))
     _verified(token(sub="a" * limits.MAX_SUBJECT_CHARS))
@@ -254,3 +277,69 @@ def test_the_limits_of_a_token_are_reached_and_not_passed() -> None:
 def test_a_key_has_not_the_form_of_a_token() -> None:
     assert not tokens.has_form(f"key_a.{'s' * 43}")
     assert tokens.has_form(token())
+
+
+REASONS: dict[str, dict[str, Any]] = {
+    "issuer": {"iss": "https://evil.example.org"}, "audience": {"aud": "other"}, "subject": {"sub": ""},
+    "times": {"exp": "1"}, "lifetime": {"exp": int(time.time()) + 2 * MAX_LIFETIME_S}, "expired": {"iat": 1, "exp": 2},
+    "early": {"nbf": int(time.time()) + 2 * MAX_LIFETIME_S}, "roles": {"roles": 7},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("reason", REASONS)
+def test_the_log_names_the_claim_that_is_wrong(reason: str, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
+    with pytest.raises(Unauthenticated):
+        _verified(token(**REASONS[reason]))
+    assert _logged(caplog) == [tokens.REFUSALS[reason]]
+
+
+def _without_id() -> str:
+    return jwt.encode(claims(), private_key("RS256"), "RS256")
+
+
+def test_a_token_without_an_id_means_the_only_key(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Whether the key has an id or not, and beside keys for other uses. With two keys, the token is refused."""
+    caplog.set_level("INFO")
+    path, other = tmp_path / "keys.json", public_jwk(private_key("ES256"), "b")
+    nameless = {name: value for name, value in RSA.items() if name != "kid"}
+    for listed in ([RSA], [nameless], [RSA, other | {"use": "enc"}]):
+        path.write_text(json.dumps({"keys": listed}))
+        assert tokens.verify(_without_id(), RULES, find_key=SigningKeys(path).find, at=stamps.now()).subject == "ann"
+    assert caplog.messages == []
+    path.write_text(json.dumps({"keys": [RSA, other]}))
+    with pytest.raises(Unauthenticated):
+        tokens.verify(_without_id(), RULES, find_key=SigningKeys(path).find, at=stamps.now())
+    assert _logged(caplog) == [tokens.REFUSALS["kid-missing"]]
+
+
+@contextmanager
+def _publishing(**changes: str) -> Iterator[str]:
+    """An issuer with a discovery document; ``changes`` may contain ``{origin}``."""
+
+    def answer(handler: BaseHTTPRequestHandler) -> None:
+        origin = f"http://{handler.headers['Host']}"
+        document = {"issuer": f"{origin}/keys", "jwks_uri": f"{origin}/certs"}
+        document |= {name: value.format(origin=origin) for name, value in changes.items()}
+        answers = {"/keys/.well-known/openid-configuration": json.dumps(document).encode(), "/certs": TEXT}
+        _send(handler, answers.get(handler.path, b""), status=200 if handler.path in answers else 404)
+
+    with _provider(answer) as issuer:
+        yield issuer
+
+
+def test_the_issuer_s_document_names_the_keys() -> None:
+    with _publishing() as issuer:
+        assert SigningKeys(None, issuer=issuer).find("es256") is not None
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"issuer": "https://evil.example.org"}, {"issuer": "{origin}/keys/"}, {"jwks_uri": "http://127.0.0.1:1/certs"},
+        {"jwks_uri": "file:///etc/passwd"}, {"jwks_uri": "/certs"}, {"jwks_uri": "https://[/"}, {"jwks_uri": ""},
+    ],
+)  # fmt: skip
+def test_another_document_of_an_issuer_is_not_believed(changes: dict[str, str]) -> None:
+    with _publishing(**changes) as issuer, pytest.raises(Unavailable):
+        SigningKeys(None, issuer=issuer).find("es256")

@@ -72,6 +72,8 @@ def test_only_secrets_are_read_from_a_file(tmp_path: Path) -> None:
         {"GROVEKEEPER_OIDC_JWKS": "http://login.example.org/keys"},
         {"GROVEKEEPER_OIDC_JWKS": "ftp://login.example.org/keys"},
         {"GROVEKEEPER_OIDC_JWKS": "https:///keys"},
+        {"GROVEKEEPER_OIDC_MAX_LIFETIME_S": "59"},
+        {"GROVEKEEPER_OIDC_MAX_LIFETIME_S": "86401"},
         {"GROVEKEEPER_OIDC_ROLES": "stewards"},
         {"GROVEKEEPER_OIDC_ROLES": '["owner"]'},
         {"GROVEKEEPER_OIDC_ROLES": '{"stewards": "analyst"}'},
@@ -96,6 +98,16 @@ def test_the_keys_of_a_provider_come_from_an_address_or_a_file() -> None:
         assert Settings.from_environment(provider | {"GROVEKEEPER_OIDC_JWKS": location}).oidc_jwks == location
     settings = Settings.from_environment(provider | {"GROVEKEEPER_OIDC_JWKS": "/etc/keys.json"})
     assert settings.oidc_jwks == Path("/etc/keys.json")
+
+
+def test_the_keys_of_a_provider_are_found_from_an_issuer_with_tls_and_tokens_live_an_hour() -> None:
+    provider = {"GROVEKEEPER_OIDC_ISSUER": "https://login.example.org", "GROVEKEEPER_OIDC_AUDIENCE": "grovekeeper"}
+    settings = Settings.from_environment(provider)
+    assert settings.oidc_jwks is None
+    assert settings.oidc_max_lifetime_s == 3_600
+    for issuer in ("http://login.example.org", "https://[", "login"):
+        with pytest.raises(InstallationError, match="GROVEKEEPER_OIDC_JWKS must be set"):
+            Settings.from_environment(provider | {"GROVEKEEPER_OIDC_ISSUER": issuer})
 
 
 @pytest.mark.parametrize("left_out", ["ISSUER", "AUDIENCE", "JWKS"])
