@@ -1,9 +1,13 @@
-"""Measures predictions over HTTP, as ratios to a bare FastAPI route that reads the same bodies and answers the same.
+"""Measures predictions over HTTP beside a FastAPI route on uvicorn as it comes, that reads the same bodies.
 
-Run ``python -m benchmarks.http_prediction``. The service and the bare route run in processes of their own, on uvicorn
-with the same options. One client process sends blocks of requests to both in turn; ratios are medians of paired blocks.
-Before each block, requests that are not measured give the service its lease on cached authority (ADR 0038).
-CPU seconds are those of the server process. Above 1, the service is slower.
+Run ``python -m benchmarks.http_prediction``. The bare route reads a body and answers with the bytes of the service's
+answer; uvicorn has its default options, but no access log, as the service has none. Both run in processes of their own,
+and one client process sends blocks of requests to both in turn: by a raw socket, ``http.client``, httpx and requests,
+whose heads differ and which send head and body apart, and by sockets of 16 clients. Before each block, requests that
+are not measured give the service its lease on cached authority (ADR 0038). CPU seconds are those of all threads of the
+server process. A share is the bare route's figure divided by the service's, a median of paired blocks: 1 is as fast.
+
+The last lines compare ``/v2`` (a row of 20 tensors, and the same as one tensor) with ``/predict``.
 
 With ``--before <folder>``, a checkout of an earlier commit (``git worktree add <folder> 75ed3f2``), the reference is
 the service of that commit with a model of its own.
@@ -11,6 +15,7 @@ the service of that commit with a model of its own.
 
 import argparse
 import asyncio
+import http.client
 import json
 import os
 import signal
@@ -20,28 +25,30 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import httpx
 import numpy as np
+import requests
 import uvicorn
 from fastapi import FastAPI, Request, Response
 
-from app.cli.serve import bound, server_config
+from app.cli.serve import bound
 
 _HERE = Path(__file__).parents[1]
-_N_FEATURES = 14
+_N_FEATURES = 20
 _FEATURES = [
     {"name": f"x{index}", "type": "numeric", "lower": 0, "upper": 1, "bounds": "natural"}
     for index in range(_N_FEATURES)
 ]
 _PAIRS = 9
 _WARM_REQUESTS = 64
-_TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+_JSON = {"Content-Type": "application/json"}
 
 
 @dataclass(frozen=True)
@@ -62,9 +69,14 @@ class Target:
         return head.encode("ascii") + body
 
     def cpu_s(self) -> float:
-        """CPU seconds of the process so far."""
-        fields = Path(f"/proc/{self.pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / _TICKS_PER_S
+        """CPU seconds of the threads of the process so far."""
+        threads = Path(f"/proc/{self.pid}/task").glob("*/schedstat")
+        return sum(int(thread.read_text(encoding="ascii").split()[0]) for thread in threads) / 1e9
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """What a request needs besides the headers that clients add."""
+        return {"Authorization": f"Bearer {self.key}", **_JSON}
 
 
 @dataclass(frozen=True)
@@ -119,7 +131,7 @@ async def _client(target: Target, request: bytes, n_requests: int, latencies_s: 
 
 
 def block(target: Target, body: bytes, *, n_clients: int, n_requests: int) -> Block:
-    """Sends requests over some connections at a time."""
+    """Sends requests over some connections at a time, by raw sockets."""
     latencies_s: list[float] = []
     request = target.request(body)
 
@@ -133,27 +145,75 @@ def block(target: Target, body: bytes, *, n_clients: int, n_requests: int) -> Bl
     return Block(latencies_s, time.perf_counter() - began, target.cpu_s() - cpu_s)
 
 
-def warm_block(target: Target, body: bytes, *, n_clients: int, n_requests: int) -> Block:
+def _by_http_client(target: Target, body: bytes) -> Callable[[], int]:
+    connection = http.client.HTTPConnection("127.0.0.1", target.port)
+
+    def send() -> int:
+        connection.request("POST", target.path, body, target.headers)
+        answer = connection.getresponse()
+        answer.read()
+        return answer.status
+
+    return send
+
+
+def _by_httpx(target: Target, body: bytes) -> Callable[[], int]:
+    client = httpx.Client(base_url=f"http://127.0.0.1:{target.port}", headers=target.headers, trust_env=False)
+    return lambda: client.post(target.path, content=body).status_code
+
+
+def _by_requests(target: Target, body: bytes) -> Callable[[], int]:
+    session = requests.Session()
+    session.trust_env = False
+    session.headers.update(target.headers)
+    return lambda: session.post(f"http://127.0.0.1:{target.port}{target.path}", data=body).status_code
+
+
+_LIBRARIES: dict[str, Callable[[Target, bytes], Callable[[], int]]] = {
+    "http.client": _by_http_client,
+    "httpx": _by_httpx,
+    "requests": _by_requests,
+}
+
+
+def block_of(library: str, target: Target, body: bytes, *, n_requests: int) -> Block:
+    """Sends requests over one connection of a library."""
+    send = _LIBRARIES[library](target, body)
+    assert send() == 200
+    latencies_s = []
+    cpu_s, begun = target.cpu_s(), time.perf_counter()
+    for _ in range(n_requests):
+        began = time.perf_counter()
+        assert send() == 200
+        latencies_s.append(time.perf_counter() - began)
+    return Block(latencies_s, time.perf_counter() - begun, target.cpu_s() - cpu_s)
+
+
+Sent = Callable[[Target, bytes], Block]
+
+
+def warm_block(target: Target, body: bytes, sent: Sent) -> Block:
     """A block after another that is not measured, in which the process reads the caller and the model."""
-    block(target, body, n_clients=n_clients, n_requests=_WARM_REQUESTS)
-    return block(target, body, n_clients=n_clients, n_requests=n_requests)
+    block(target, body, n_clients=1, n_requests=_WARM_REQUESTS)
+    return sent(target, body)
 
 
-def compare(name: str, service: Target, reference: Target, body: bytes, *, n_clients: int, n_requests: int) -> None:
-    """Prints the service's figures as ratios to those of the reference."""
-    ratios: dict[str, list[float]] = {"rate": [], "cpu": [], "p50": [], "p99": []}
-    cpu_us = []
+def compare(name: str, service: tuple[Target, bytes], reference: tuple[Target, bytes], sent: Sent) -> None:
+    """Prints the reference's figures as shares of the service's."""
+    shares: dict[str, list[float]] = {"cpu": [], "wall": [], "p50": [], "p99": []}
+    cpu_us: dict[str, list[float]] = {"service": [], "reference": []}
     for _ in range(_PAIRS):
-        ours, theirs = (
-            warm_block(target, body, n_clients=n_clients, n_requests=n_requests) for target in (service, reference)
-        )
-        ratios["rate"].append(theirs.wall_s / ours.wall_s)
-        ratios["cpu"].append(ours.cpu_s / max(theirs.cpu_s, 1 / _TICKS_PER_S))
-        ratios["p50"].append(ours.percentile_s(50) / theirs.percentile_s(50))
-        ratios["p99"].append(ours.percentile_s(99) / theirs.percentile_s(99))
-        cpu_us.append(ours.cpu_s / n_requests * 1e6)
-    shown = "".join(f"{statistics.median(values):9.2f}" for values in ratios.values())
-    print(f"{name:<40}{shown}{statistics.median(cpu_us):12.0f}", flush=True)
+        ours, theirs = (warm_block(*target, sent) for target in (service, reference))
+        shares["cpu"].append(theirs.cpu_s / ours.cpu_s)
+        shares["wall"].append(theirs.wall_s / ours.wall_s)
+        shares["p50"].append(theirs.percentile_s(50) / ours.percentile_s(50))
+        shares["p99"].append(theirs.percentile_s(99) / ours.percentile_s(99))
+        for whose, measured in (("service", ours), ("reference", theirs)):
+            cpu_us[whose].append(measured.cpu_s / len(measured.latencies_s) * 1e6)
+    figures = "".join(f"{statistics.median(values):9.2f}" for values in shares.values())
+    print(
+        f"{name:<40}{figures}" + "".join(f"{statistics.median(values):11.0f}" for values in cpu_us.values()), flush=True
+    )
 
 
 @contextmanager
@@ -227,26 +287,43 @@ def _bare_route(service: Target, answer: bytes) -> Iterator[Target]:
 
 
 def main(before: Path | None) -> None:
-    """Prints all ratios."""
+    """Prints all shares."""
     with ExitStack() as services:
         service, http = services.enter_context(running_service(_HERE))
         earlier = None if before is None else services.enter_context(running_service(before))[0]
-        named = f"service / {'bare route' if earlier is None else before}"
-        print(f"{named:<40}{'rate':>9}{'cpu':>9}{'p50':>9}{'p99':>9}{'cpu us/req':>12}")
-        for n_rows, n_requests in ((1, 640), (1_000, 64)):
+        named = f"{'bare route' if earlier is None else before} / service"
+        print(f"{named:<40}{'cpu':>9}{'wall':>9}{'p50':>9}{'p99':>9}{'us of CPU':>11}{'reference':>11}")
+        for n_rows, n_requests in ((1, 2_000), (1_000, 64)):
             body = json.dumps({"rows": rows_of(n_rows)}).encode("ascii")
-            answer = http.post(service.path, content=body, headers={"Content-Type": "application/json"}).content
+            answer = http.post(service.path, content=body, headers=_JSON).content
             with nullcontext(earlier) if earlier is not None else _bare_route(service, answer) as reference:
-                for n_clients in (1, 16):
-                    name = f"{n_rows:,} rows, {n_clients} clients"
-                    compare(name, service, reference, body, n_clients=n_clients, n_requests=n_requests)
+                for name, sent in _senders(n_requests).items():
+                    compare(f"{n_rows:,} rows, {name}", (service, body), (reference, body), sent)
+        _compare_protocols(service)
+
+
+def _senders(n_requests: int) -> dict[str, Sent]:
+    raw = {f"{n} sockets": partial(block, n_clients=n, n_requests=n_requests) for n in (1, 16)}
+    return raw | {name: partial(block_of, name, n_requests=n_requests) for name in _LIBRARIES}
+
+
+def _compare_protocols(service: Target) -> None:
+    """Compares a row as ``/v2`` takes it with the row of ``/predict``."""
+    (row,) = rows_of(1)
+    columns = [{"name": name, "datatype": "FP64", "shape": [1], "data": [cell]} for name, cell in row.items()]
+    whole = [{"name": "row", "datatype": "FP64", "shape": [1, _N_FEATURES], "data": list(row.values())}]
+    plain = json.dumps({"rows": [row]}).encode("ascii")
+    by_v2 = replace(service, path=f"/v2{service.path.removesuffix('predict')}infer")
+    for name, inputs in (("/predict / /v2, a tensor per column", columns), ("/predict / /v2, one tensor", whole)):
+        body = json.dumps({"inputs": inputs}).encode("ascii")
+        compare(name, (by_v2, body), (service, plain), partial(block, n_clients=1, n_requests=1_000))
 
 
 def serve_bare(answer: Path) -> None:
     """Serves the bare route until a signal, and prints its address first."""
     with bound("127.0.0.1", 0) as listener:
         print(f"http://127.0.0.1:{listener.getsockname()[1]}", flush=True)
-        uvicorn.Server(server_config(bare(answer.read_bytes()))).run([listener])
+        uvicorn.Server(uvicorn.Config(bare(answer.read_bytes()), access_log=False, log_level="warning")).run([listener])
 
 
 if __name__ == "__main__":

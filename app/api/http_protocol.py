@@ -139,10 +139,11 @@ class BoundedHttp(HttpToolsProtocol):
         Raises:
             ValueError: the parser stops, and the connection is refused.
         """
-        hosts, codings, lengths = (
-            [value for name, value in self.headers if name == wanted]
-            for wanted in (b"host", b"transfer-encoding", b"content-length")
-        )
+        checked: dict[bytes, list[bytes]] = {b"host": [], b"transfer-encoding": [], b"content-length": []}
+        for name, value in self.headers:
+            if name in checked:
+                checked[name].append(value)
+        hosts, codings, lengths = checked.values()
         version = self.parser.get_http_version()
         if version not in ("1.0", "1.1") or (version == "1.0" and codings):
             raise ValueError("a version of HTTP that is not served")

@@ -64,6 +64,7 @@ def create_app(settings: Settings) -> FastAPI:
         installation=installation,
         authentication=Authentication(installation, app.state.heads, capacities, provider),
         predictions=Predictions(installation, capacities, routes),
+        metrics=app.state.metrics,
         spans=_spans(settings),
     )
     return app

@@ -188,9 +188,11 @@ class EveryRequest:
         installation: Installation,
         authentication: Authentication,
         predictions: Predictions,
+        metrics: Metrics,
         spans: Spans | None,
     ) -> None:
         self._app = app
+        self._metrics = metrics
         self._spans = spans
         self._authentication = authentication
         self._installation = installation
@@ -221,8 +223,7 @@ class EveryRequest:
         """
         route = getattr(scope.get("route"), "path", "")
         method = scope["method"] if scope["method"] in _METHODS else "OTHER"
-        metrics: Metrics = scope["app"].state.metrics
-        metrics.requests.add((method, route, str(status)))
+        self._metrics.requests.add((method, route, str(status)))
         principal: Principal | None = scope["state"].get("principal")
         key_id = None if principal is None else principal.key_id
         level = logging.DEBUG if method in _READS or route in _PATHS else logging.INFO

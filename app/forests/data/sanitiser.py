@@ -23,6 +23,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from operator import contains
 from typing import Protocol, cast
 
 import numpy as np
@@ -357,6 +358,11 @@ class RequestRows:
             )
             for feature in features
         ]
+        self._order = [name for name, *_ in self._columns]
+        self._types = [types for _, types, *_ in self._columns]
+        self._codes = [
+            (place, codes, other) for place, (_, _, codes, other) in enumerate(self._columns) if codes is not None
+        ]
         bounds = [(-np.inf, np.inf) if it.is_categorical else (it.lower, it.upper) for it in features]
         lower, upper = np.array(bounds, dtype=np.float64).reshape(-1, 2).T
         self._lower, self._upper = lower[:, np.newaxis], upper[:, np.newaxis]
@@ -365,7 +371,9 @@ class RequestRows:
     def sanitise(self, rows: Sequence[Mapping[str, object]]) -> SanitisedColumns:
         """Does what :func:`app.forests.data.sanitiser.sanitise_prediction_rows` does, with its errors."""
         table = None
-        if all(map(self._names.issuperset, rows)):
+        if len(rows) == 1:
+            table = self._row(rows[0])
+        elif all(map(self._names.issuperset, rows)):
             table = self._table(lambda name: [row.get(name) for row in rows], len(rows))
         if table is None:  # a cell that has no place in a table, which the other function reports or accepts
             return sanitise_prediction_rows(self._schema, rows)
@@ -378,11 +386,25 @@ class RequestRows:
         if len(lengths) == 1 and self._names.issuperset(columns):
             n_rows = lengths.pop()
             absent = [None] * n_rows
-            table = self._table(lambda name: columns.get(name, absent), n_rows)
+            if n_rows == 1:
+                table = self._row({name: cells[0] for name, cells in columns.items()})
+            else:
+                table = self._table(lambda name: columns.get(name, absent), n_rows)
         if table is None:
             cells = {name: JsonCells(values) for name, values in columns.items()}
             return sanitise_prediction_columns(self._schema, cells, at=at)
         return SanitisedTable(table, self._is_categorical)
+
+    def _row(self, row: Mapping[str, object]) -> NDArray[np.float64] | None:
+        """Does what :meth:`_table` does, for one row, in half of the time."""
+        if not self._names.issuperset(row):
+            return None
+        cells = list(map(row.get, self._order))
+        if not all(map(contains, self._types, map(type, cells))):
+            return None
+        for place, codes, other in self._codes:
+            cells[place] = codes.get(cells[place], other)
+        return self._bounded(cells, 1)
 
     def _table(self, cells_of: Callable[[str], Sequence[object]], n_rows: int) -> NDArray[np.float64] | None:
         """Sanitised values, float64 ``(n_features, n_rows)``; ``None`` if a type of a cell is not usual."""
@@ -392,9 +414,13 @@ class RequestRows:
             if not types.issuperset(map(type, cells)):
                 return None
             values += cells if codes is None else [codes.get(cell, other) for cell in cells]
+        return self._bounded(values, n_rows)
+
+    def _bounded(self, values: Sequence[object], n_rows: int) -> NDArray[np.float64] | None:
+        """The table of numbers and codes, column by column; ``None`` if an integer is beyond the range of floats."""
         try:
             table = np.array(values, dtype=np.float64).reshape(len(self._columns), n_rows)
-        except OverflowError:  # an integer beyond the range of floats
+        except OverflowError:
             return None
         table = np.minimum(np.maximum(table, self._lower), self._upper)
         if len(self._is_whole):
