@@ -3,6 +3,7 @@
 Events go to webhooks whose dataset lives and whose owner still has the role.
 """
 
+import base64
 import json
 import logging
 import secrets
@@ -55,7 +56,7 @@ def create_webhook(
         raise InvalidRequest.at("/threshold", "required-for-budget-low-only")
     if body.threshold is not None and body.threshold > 1:
         raise InvalidRequest.at("/threshold", "too-large")
-    secret = f"whsec_{secrets.token_urlsafe(32)}"
+    secret = f"whsec_{base64.b64encode(secrets.token_bytes(32)).decode('ascii')}"
     with write_as(installation, principal) as (session, principal):
         dataset = authorized_dataset(session, principal, reference, MANAGE_DATASET)
         dataset = catalog.locked(session, dataset.id).living()
@@ -187,12 +188,21 @@ def _may_still_listen(installation: Installation, session: Session, row: Webhook
     return True
 
 
-def _deliver(installation: Installation, held: _Held) -> bool:
-    headers = {
-        "Grovekeeper-Signature": sender.signature(held.secret, held.body, at_s=int(stamps.now().timestamp())),
+def _headers(held: _Held, *, at_s: int) -> dict[str, str]:
+    """The service's own headers, and the three of Standard Webhooks. The id is the same in every attempt."""
+    standard = sender.standard_signature(held.secret, held.body, delivery_id=held.delivery_id, at_s=at_s)
+    return {
+        "Grovekeeper-Signature": sender.signature(held.secret, held.body, at_s=at_s),
         "Grovekeeper-Delivery": held.delivery_id,
         "Grovekeeper-Event": held.event,
+        "webhook-id": held.delivery_id,
+        "webhook-timestamp": str(at_s),
+        "webhook-signature": standard,
     }
+
+
+def _deliver(installation: Installation, held: _Held) -> bool:
+    headers = _headers(held, at_s=int(stamps.now().timestamp()))
     accepted = sender.send(held.url, held.body, headers, allowed=installation.settings.webhook_networks)
     with installation.database.write() as session:
         row = session.get(WebhookRow, held.webhook_id, with_for_update={"key_share": True})

@@ -4,6 +4,7 @@ A delivery resolves the name once, connects to that address, and follows no redi
 reaches the network of the service through a webhook.
 """
 
+import base64
 import hashlib
 import hmac
 import http.client
@@ -104,6 +105,18 @@ def signature(secret: str, body: bytes, *, at_s: int) -> str:
     """The ``Grovekeeper-Signature`` of a body: a time, and HMAC-SHA256 of the time, a dot and the body."""
     mac = hmac.new(secret.encode(), f"{at_s}.".encode() + body, hashlib.sha256)
     return f"t={at_s},v1={mac.hexdigest()}"
+
+
+def standard_signature(secret: str, body: bytes, *, delivery_id: str, at_s: int) -> str:
+    """The ``webhook-signature`` of a body, as Standard Webhooks define it: HMAC-SHA256 of id, time and body.
+
+    The key is what the base64 after ``whsec_`` stands for. Secrets of earlier versions are URL-safe base64 without
+    padding; plain base64 of the same bytes gives the same key.
+    """
+    text = secret.removeprefix("whsec_").translate(str.maketrans("-_", "+/"))
+    key = base64.b64decode(text + "=" * (-len(text) % 4))
+    mac = hmac.new(key, f"{delivery_id}.{at_s}.".encode() + body, hashlib.sha256)
+    return f"v1,{base64.b64encode(mac.digest()).decode('ascii')}"
 
 
 def send(url: str, body: bytes, headers: Mapping[str, str], *, allowed: Sequence[Network]) -> bool:

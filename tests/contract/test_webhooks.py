@@ -1,5 +1,8 @@
 """Webhooks are told about every event at least once and in order, while their owner and their dataset last."""
 
+import base64
+import hashlib
+import hmac
 import json
 import socket
 import threading
@@ -333,6 +336,12 @@ def test_the_secret_is_sealed_and_a_changed_or_old_request_is_detected(
     ((headers, body),) = receiver.requests
     signature = headers["Grovekeeper-Signature"]
     assert verified(webhook.secret, signature, body)["id"] == headers["Grovekeeper-Delivery"]
+    key = base64.b64decode(webhook.secret.removeprefix("whsec_"), validate=True)
+    assert len(key) == 32
+    assert headers["webhook-id"] == headers["Grovekeeper-Delivery"]
+    signed = f"{headers['webhook-id']}.{headers['webhook-timestamp']}.".encode() + body
+    mac = base64.b64encode(hmac.new(key, signed, hashlib.sha256).digest()).decode()
+    assert headers["webhook-signature"] == f"v1,{mac}"
     old = sender.signature(webhook.secret, body, at_s=int(time.time()) - 301)
     for forged in ((webhook.secret + "x", signature, body), (webhook.secret, signature, body + b" "),
                    (webhook.secret, old, body), (webhook.secret, "", body)):  # fmt: skip

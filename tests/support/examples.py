@@ -18,7 +18,7 @@ from tests.support.operations import REQUESTS
 from tests.support.role_table import OPERATIONS
 from tests.support.server import running_server
 
-_SECRET = re.compile(r"(?<=[._])[A-Za-z0-9_-]{43}(?![A-Za-z0-9_-])")
+_SECRET = re.compile(r"(?<=[._])[A-Za-z0-9+/_-]{43}(?![A-Za-z0-9+/_-])")
 _MAX_ITEMS = 2
 _MAX_LINES = 12
 

@@ -1,5 +1,6 @@
 """No delivery goes to an address that is not public, under whatever name or form, unless a setting allows it."""
 
+import base64
 import ipaddress
 import socket
 import threading
@@ -101,3 +102,21 @@ def test_a_name_that_no_server_resolves_does_not_stop_the_thread(monkeypatch: py
     assert not given_up.is_set(), "the delivery ended before the look-up"
     answered.set()
     assert given_up.wait(120)
+
+
+def test_the_standard_s_own_example_has_the_signature_that_the_standard_states() -> None:
+    secret, delivery_id = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", "msg_p5jXN8AQM9LWM0D4loKWxJek"
+    body = b'{"test": 2432232314}'
+    signature = sender.standard_signature(secret, body, delivery_id=delivery_id, at_s=1_614_265_330)
+    assert signature == "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE="
+
+
+def test_a_secret_of_an_earlier_version_signs_as_the_plain_base64_of_its_bytes() -> None:
+    key = bytes(range(224, 256))
+    earlier = base64.urlsafe_b64encode(key).decode().rstrip("=")
+    plain = base64.b64encode(key).decode()
+    assert earlier != plain.rstrip("="), "the two alphabets differ here"
+    first, second = (
+        sender.standard_signature(f"whsec_{text}", b"{}", delivery_id="whd_a", at_s=1) for text in (earlier, plain)
+    )
+    assert first == second
