@@ -7,13 +7,16 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
+from contextlib import closing
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from app.api.main import create_app
 from tests.support.environments import environment, version_in
+from tests.support.in_process import in_process
 from tests.support.server import Caller, Server
 
 pytestmark = [pytest.mark.parametrize("server", ["sqlite"], indirect=True), pytest.mark.long]
@@ -113,3 +116,27 @@ def test_what_polars_writes_is_stored_and_predicts(served: Served, run: Run) -> 
 
 def test_what_duckdb_writes_is_stored(served: Served, run: Run, tmp_path: Path) -> None:
     assert run("duckdb", "duckdb", served.dataset, str(tmp_path), key=served.server.admin) == [4_000]
+
+
+def test_a_token_of_oidc_provider_mock_is_a_key(
+    served: Served, tmp_path: Path, record_property: Callable[[str, object], None]
+) -> None:
+    """Its provider is found by its issuer alone; its tokens live an hour, name no key and list one audience."""
+    python = environment("oidc-provider-mock", tmp_path / "venv")
+    record_property("version", version_in(python, "oidc-provider-mock"))
+    with (
+        (tmp_path / "log").open("w") as log,
+        subprocess.Popen(
+            [python, _SCRIPTS / "with_oidc_provider_mock.py"],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True, env={"NO_PROXY": "localhost"},
+        ) as provider,
+    ):  # fmt: skip
+        assert provider.stdout is not None
+        line = provider.stdout.readline()
+        assert line, (tmp_path / "log").read_text()
+        issuer, token = json.loads(line)
+        app = create_app(replace(served.server.settings, oidc_issuer=issuer, oidc_audience="grovekeeper"))
+        with closing(app.state.installation), in_process(app) as api:
+            answers = [api.request("GET", "/datasets", key=key).status_code for key in (token, f"{token}x")]
+        provider.communicate()  # its input ends, and so does it
+    assert answers == [200, 401]
