@@ -15,6 +15,7 @@ import typer
 from app.cli import problems
 from app.cli.problems import ExitCode, of_problem
 from app.wire import odds_words
+from grovekeeper_client.errors import column_in_words
 
 _BAR_CELLS = 24
 _INSISTING = {"cells-unread": "--accept-unknown", "upload-empty": "--accept-empty", "upload-repeated": "--again"}
@@ -117,7 +118,7 @@ class Output:
         for error in body.get("errors", ()):
             self.complain(f"  {problems.in_words(error)}")
         for column in body.get("columns", ()):
-            self.complain(f"  {problems.column_in_words(column)}")
+            self.complain(f"  {column_in_words(column)}")
         if body.get("type") in _INSISTING:
             self.complain(f"  to store the file nevertheless, add {_INSISTING[body['type']]}")
 

@@ -58,18 +58,6 @@ def _accepted(values: Sequence[str]) -> str:
     return f"; accepted: {', '.join(values[:_SHOWN_VALUES])}{more}"
 
 
-def column_in_words(column: Mapping[str, Any]) -> str:
-    """A problem of a column of an upload, on one line; ``names``: of columns that are not declared, if known."""
-    places = column.get("names") or [f"number {place} of the header" for place in column.get("positions", ())]
-    place = column["name"] or ", ".join(places) or "the file"
-    times = "" if column["count"] == 1 else f", {column['count']} times"
-    share = f" ({column['percent']} %)" if "percent" in column else ""
-    row = f", first in row {column['row']}" if "row" in column else ""
-    within = "".join(f", {part} {column[part]}" for part in ("line", "byte") if part in column)
-    cause = f"; {column['suspected']}" if "suspected" in column else ""
-    return f"{place}: {column['problem'].replace('-', ' ')}{times}{share}{row}{within}{cause}"
-
-
 _SEPARATORS = re.compile("[=,]")
 _SHORTEST = 3
 _TYPED: ContextVar[tuple[str, ...]] = ContextVar("typed", default=())

@@ -52,6 +52,21 @@ class FieldError:
         return f"{place}: {self.problem}{named}{rows}{limit}{accepted}"
 
 
+_OF_COLUMNS = ("rows-invalid", "cells-unread")
+
+
+def column_in_words(column: Mapping[str, Any]) -> str:
+    """A problem of a column of an upload, on one line; ``names``: of columns that are not declared, if known."""
+    places = column.get("names") or [f"number {place} of the header" for place in column.get("positions", ())]
+    place = column["name"] or ", ".join(places) or "the file"
+    times = "" if column["count"] == 1 else f", {column['count']} times"
+    share = f" ({column['percent']} %)" if "percent" in column else ""
+    row = f", first in row {column['row']}" if "row" in column else ""
+    within = "".join(f", {part} {column[part]}" for part in ("line", "byte") if part in column)
+    cause = f"; {column['suspected']}" if "suspected" in column else ""
+    return f"{place}: {column['problem'].replace('-', ' ')}{times}{share}{row}{within}{cause}"
+
+
 @dataclass(eq=False)
 class ApiProblem(Exception):
     """The service answered with problem details (RFC 9457).
@@ -71,7 +86,14 @@ class ApiProblem(Exception):
     request_id: str | None = None
 
     def __str__(self) -> str:
-        return f"{'; '.join(map(str, self.errors)) or self.detail} ({self.type}, {self.status})"
+        columns = "; ".join(map(column_in_words, self.columns))
+        sentence = f"{self.detail}: {columns}" if columns else self.detail
+        return f"{'; '.join(map(str, self.errors)) or sentence} ({self.type}, {self.status})"
+
+    @property
+    def columns(self) -> list[dict[str, Any]]:
+        """The columns of an upload that do not match the declaration, of ``rows-invalid`` and ``cells-unread``."""
+        return list(self.body.get("columns", ())) if self.type in _OF_COLUMNS else []
 
     @property
     def errors(self) -> list[FieldError]:

@@ -144,6 +144,26 @@ def test_a_problem_of_fields_has_its_columns_and_counts() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("type_", "column", "words"),
+    [
+        ("rows-invalid", {"name": "height", "problem": "not-a-number", "count": 7, "row": 12, "suspected": "commas"},
+         "height: not a number, 7 times, first in row 12; commas"),
+        ("rows-invalid", {"name": "", "problem": "separator", "count": 1, "line": 1}, "the file: separator, line 1"),
+        ("rows-invalid", {"name": "", "problem": "unknown-column", "count": 1, "positions": [2]},
+         "number 2 of the header: unknown column"),
+        ("cells-unread", {"name": "sex", "problem": "unknown", "count": 40, "percent": 8.0},
+         "sex: unknown, 40 times (8.0 %)"),
+    ],
+)  # fmt: skip
+def test_a_refused_upload_names_column_reason_and_row(type_: str, column: dict[str, object], words: str) -> None:
+    service = Service(_problem(422, type_, columns=[column]))
+    with pytest.raises(ApiProblem) as caught:
+        service.client().train({})
+    assert str(caught.value) == f"d: {words} ({type_}, 422)"
+    assert caught.value.columns == [column]
+
+
 def test_a_service_that_stays_busy_is_a_problem_in_the_end() -> None:
     service = Service(*(_problem(503, "unavailable") for _ in range(5)))
     with pytest.raises(ApiProblem) as caught:
