@@ -28,7 +28,17 @@ ROOT = Path(__file__).resolve().parent
 VENV = ROOT / ".venv"
 BIN = VENV / ("Scripts" if os.name == "nt" else "bin")
 PYTHON = BIN / "python"
-PROGRAMS = ("duckdb", "generator", "inference", "kserve", "mlserver", "objectstore", "oidc-provider-mock", "polars")
+PROGRAMS = (
+    "duckdb",
+    "generator",
+    "inference",
+    "kserve",
+    "mlserver",
+    "objectstore",
+    "oidc-provider-mock",
+    "polars",
+    "standardwebhooks",
+)
 """Programs that long tests install, each from a lock of its own."""
 LOCKS = ROOT / "requirements"
 

@@ -5,12 +5,14 @@ import hashlib
 import hmac
 import json
 import socket
+import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from ipaddress import ip_network
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -30,6 +32,7 @@ from app.wire.rules import WebhookIn, WebhookWithSecret
 from grovekeeper_client.webhooks import SignatureInvalid, verified
 from tests.support import people
 from tests.support.crash_scene import OWNER, Scene
+from tests.support.environments import environment, version_in
 from tests.support.locks import waits_for
 from tests.support.member_scene import POPULATION, MemberScene
 from tests.support.receiver import Receiver, listening, may_reach_loopback
@@ -348,3 +351,24 @@ def test_the_secret_is_sealed_and_a_changed_or_old_request_is_detected(
         with pytest.raises(SignatureInvalid):
             verified(*forged)
     assert json.loads(body)["type"] == "job.queued"
+
+
+@pytest.mark.long
+def test_standardwebhooks_verifies_a_delivery(
+    scene: Scene,
+    here: Installation,
+    receiver: Receiver,
+    tmp_path: Path,
+    record_property: Callable[[str, object], None],
+) -> None:
+    python = environment("standardwebhooks", tmp_path / "venv")
+    record_property("version", version_in(python, "standardwebhooks"))
+    webhook = _told(here, scene, receiver.url, events=["job.queued"])
+    scene.submit(key="a")
+    assert deliver_due(here) == 1
+    ((headers, body),) = receiver.requests
+    delivery = json.dumps({"secret": webhook.secret, "headers": headers, "body": body.decode()})
+    script = Path(__file__).parents[1] / "integration" / "foreign" / "with_standardwebhooks.py"
+    done = subprocess.run([python, script], input=delivery, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert [json.loads(done.stdout)] == receiver.events(webhook.secret)
