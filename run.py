@@ -29,6 +29,7 @@ VENV = ROOT / ".venv"
 BIN = VENV / ("Scripts" if os.name == "nt" else "bin")
 PYTHON = BIN / "python"
 PROGRAMS = (
+    "client",
     "duckdb",
     "generator",
     "inference",

@@ -116,12 +116,25 @@ def test_the_notice_names_the_source_and_the_licence_of_shipped_data() -> None:
             assert address.rstrip(".,") in notice
 
 
-def test_the_client_has_the_version_the_licence_and_the_bounds_of_the_service() -> None:
-    client = tomllib.loads((_CLIENT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+def _client() -> dict[str, Any]:
+    client: dict[str, Any] = tomllib.loads((_CLIENT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    return client
+
+
+def test_the_bounds_of_the_client_are_versions_that_tests_run() -> None:
+    """The lowest in an environment of their own, the newest in that of the tests."""
+    client, lowest, newest = _client(), _pins("client"), _pins("test")
+    extras = [line for lines in client["optional-dependencies"].values() for line in lines]
+    for requirement in _requirements([*client["dependencies"], *extras]):
+        name, bounds = canonicalize_name(requirement.name), {it.operator: it.version for it in requirement.specifier}
+        assert bounds.keys() == {">=", "<"}, name
+        assert f"{lowest[name]}.".startswith(f"{bounds['>=']}."), name
+        assert requirement.specifier.contains(newest[name]), name
+
+
+def test_the_client_has_the_version_and_the_licence_of_the_service() -> None:
+    client = _client()
     service = _project()["project"]
     for name in ("version", "license", "authors", "requires-python"):
         assert client[name] == service[name]
     assert (_CLIENT / "LICENSE").read_bytes() == (_ROOT / "LICENSE").read_bytes()
-    extras = [line for lines in client["optional-dependencies"].values() for line in lines]
-    known = {*service["dependencies"], *service["optional-dependencies"]["test"]}
-    assert {*client["dependencies"], *extras} <= known

@@ -29,7 +29,8 @@ _SEX = {"name": "sex", "type": "categorical", "categories": ["Female", "Male"], 
 _INCOME = {"name": "income", "classes": ["low", "high"]}
 _ROWS = {"age": [39, 70, 101], "hours": [40.5, None, 2.0], "sex": ["Male", None, "else"]}
 _FULL_HOURS = {"hours": [40.5, 2.0, 17.25]}
-_NEWEST_PYTHON = {"mlserver": (3, 12), "kserve": (3, 13)}
+_ENVIRONMENT = {"NO_PROXY": "127.0.0.1", "PYTHONPATH": str(_ROOT / "clients" / "python")}
+_NEWEST_PYTHON = {"client": (3, 12), "mlserver": (3, 12), "kserve": (3, 13)}
 """The newest version of Python that a program supports."""
 
 
@@ -88,7 +89,7 @@ def run(tmp_path: Path, served: Served, record_property: Callable[[str, object],
         record_property("version", version_in(python, package))
         script, caller = _SCRIPTS / f"with_{program}.py", key or served.predictor
         command = [python, script, served.server.url, caller.key, *arguments]
-        done = subprocess.run(command, capture_output=True, text=True, check=False, env={"NO_PROXY": "127.0.0.1"})
+        done = subprocess.run(command, capture_output=True, text=True, check=False, env=_ENVIRONMENT)
         assert done.returncode == 0, done.stderr
         return [json.loads(line) for line in done.stdout.splitlines()]
 
@@ -140,3 +141,10 @@ def test_a_token_of_oidc_provider_mock_is_a_key(
             answers = [api.request("GET", "/datasets", key=key).status_code for key in (token, f"{token}x")]
         provider.communicate()  # its input ends, and so does it
     assert answers == [200, 401]
+
+
+def test_the_client_uploads_trains_and_predicts_with_its_lowest_versions(served: Served, run: Run) -> None:
+    rows = {"age": [39, 70, 100], "hours": _ROWS["hours"], "sex": ["Male", None, "Female"]}
+    labels, _ = served.predicted(served.model, rows)
+    answers = run("client", "pandas", served.dataset, served.model, key=served.server.admin)
+    assert answers == [100, labels, labels, ["high", "low"], True]
