@@ -17,8 +17,9 @@ import json
 import os
 import resource
 import unicodedata
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from enum import Enum, auto
+from types import MappingProxyType
 from typing import Any, BinaryIO, TypeAlias, cast
 
 import numpy as np
@@ -166,7 +167,7 @@ def decode(
     numbers: Collection[str],
     emit: Emit,
     *,
-    categories: Collection[str] = (),
+    categories: Mapping[str, Sequence[str]] = MappingProxyType({}),
     unit: str | None = None,
 ) -> None:
     """Writes the names of the columns and the rows of a body (:mod:`app.datasets.columnar_stream`).
@@ -174,7 +175,8 @@ def decode(
     Args:
         file: PRIVATE; the body.
         numbers: names of the columns that are declared as numbers.
-        categories: names of the columns that have few different texts if they are as declared.
+        categories: by name of a column that has few different texts if it is as declared, the texts of false and of
+            true there.
         unit: name of the column that names a row's unit. It is no column of floating-point or decimal numbers, which
             spell one number in several ways, and a table with a gap turns whole numbers into them.
 
@@ -185,7 +187,8 @@ def decode(
     try:
         schema, batches = _opened(file, form, categories)
         _check(schema, unit, emit)
-        _write(batches, [_kind(name, numbers, categories) for name in schema.names], emit)
+        kinds = [_kind(name, numbers, categories) for name in schema.names]
+        _write((_with_truths(batch, categories) for batch in batches), kinds, emit)
     except BodyRefused:
         raise
     except MemoryError:
@@ -433,11 +436,22 @@ def _numbers(column: pa.Array) -> NDArray[np.float64]:
     return floats(column.dictionary_decode() if pa.types.is_dictionary(column.type) else column)
 
 
+def _with_truths(batch: pa.RecordBatch, truths: Mapping[str, Sequence[str]]) -> pa.RecordBatch:
+    """A batch in which truth values in a column of categories have the text of a declared category."""
+    for place, field in enumerate(batch.schema):
+        texts = truths.get(_composed(field.name))
+        if texts is not None and pa.types.is_boolean(field.type):
+            of_false, of_true = (pa.scalar(text, pa.string()) for text in texts)
+            batch = batch.set_column(place, field.name, pc.if_else(batch.column(place), of_true, of_false))
+    return batch
+
+
 def _cells(column: pa.Array) -> pa.Array:
     if pa.types.is_dictionary(column.type):
         column = column.dictionary_decode()
     if pa.types.is_floating(column.type):
         column = column.cast(pa.float64())
+        column = pc.if_else(pc.is_nan(column), None, column)  # an empty cell, as in a column of numbers
     return column.cast(pa.string())
 
 

@@ -9,7 +9,8 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Collection
+from collections.abc import Collection, Mapping, Sequence
+from types import MappingProxyType
 from typing import BinaryIO, Self
 
 from app.core import limits
@@ -44,7 +45,8 @@ class ColumnarSource:
         body: PRIVATE; seekable. Stays open; not read after :meth:`close`.
         declared: names of the declared columns, which alone may occur in a refusal.
         numbers: names of those that are declared as numbers.
-        categories: names of those that have few different texts if they are as declared.
+        categories: by name of those that have few different texts if they are as declared, the texts of false and of
+            true there.
         unit: name of the one that names a row's unit.
     """
 
@@ -55,7 +57,7 @@ class ColumnarSource:
         *,
         declared: Collection[str],
         numbers: Collection[str] = (),
-        categories: Collection[str] = (),
+        categories: Mapping[str, Sequence[str]] = MappingProxyType({}),
         unit: str | None = None,
     ) -> None:
         self._body = body
@@ -82,7 +84,7 @@ class ColumnarSource:
                 with contextlib.suppress(PermissionError):
                     fcntl.fcntl(pipe, fcntl.F_SETPIPE_SZ, MAX_FRAME_BYTES)
         self._size = body.seek(0, os.SEEK_END)
-        names = {"numbers": list(numbers), "categories": list(categories), "unit": unit}
+        names = {"numbers": list(numbers), "categories": dict(categories), "unit": unit}
         self._write(json.dumps({"form": form.value, "size": self._size, **names}).encode("ascii") + b"\n")
 
     def __enter__(self) -> Self:

@@ -152,11 +152,9 @@ def _opened(source: BinaryIO, form: BodyForm, rules: RowRules) -> Iterator[CsvSo
     if form.is_columnar:
         features = rules.schema.features
         numbers = [composed(feature.name) for feature in features if not feature.is_categorical]
-        categories = [composed(feature.name) for feature in features if feature.is_categorical]
-        categories.append(composed(rules.schema.label.name))
-        names = {"declared": _declared(rules), "numbers": numbers, "categories": categories}
+        names = {"declared": _declared(rules), "numbers": numbers}
         unit = None if rules.unit_column is None else composed(rules.unit_column)
-        with ColumnarSource(source, form, **names, unit=unit) as stream:
+        with ColumnarSource(source, form, **names, unit=unit, categories=_texts_of_truths(rules)) as stream:
             yield Blocks(stream, max_bytes=max_bytes)
     else:
         is_gzip = form is BodyForm.GZIP
@@ -170,6 +168,20 @@ def _opened(source: BinaryIO, form: BodyForm, rules: RowRules) -> Iterator[CsvSo
             )
         ) as text:
             yield text
+
+
+def _texts_of_truths(rules: RowRules) -> dict[str, list[str]]:
+    """The declared categories that false and true mean in columns of categories, which have texts alone."""
+    label = rules.schema.label
+    columns = {feature.name: feature.categories for feature in rules.schema.features if feature.is_categorical}
+    columns |= {partition.column: partition.categories for partition in own_column_partitions(rules.partitions)}
+    columns[label.name] = label.classes
+    return {composed(name): [_text_of(truth, texts) for truth in (False, True)] for name, texts in columns.items()}
+
+
+def _text_of(truth: bool, declared: Sequence[str]) -> str:
+    texts = [str(truth), str(truth).lower(), str(truth).upper(), str(int(truth))]
+    return next((text for text in texts if text in declared), texts[0])
 
 
 def _bytes_beside(destination: SealedFile, prints: Fingerprints) -> int:

@@ -65,7 +65,9 @@ class ArrowCells:
         return np.empty(0, dtype=np.intp) if fits else np.flatnonzero(self._are_valid)
 
     def empty(self, feature: Feature) -> NDArray[np.intp]:
-        """Rows with a null, or with NaN in place of a number."""
+        """Rows with a null, with NaN in place of a number, or with a text of no characters in place of a category."""
+        if feature.is_categorical and has_text(self.kind):
+            return np.flatnonzero(~self._have_characters)
         is_number = not feature.is_categorical and has_numbers(self.kind)
         return np.flatnonzero(np.isnan(self._floats) if is_number else ~self._are_valid)
 
@@ -84,7 +86,7 @@ class ArrowCells:
                 values = values.cast(pa.large_string())
             known = pc.index_in(values, value_set=categories.cast(values.type))
             codes = np.where(are_valid(known), elements(known, np.int32), np.int32(feature.other_code))
-            return np.where(are_valid(values), codes, np.int32(feature.missing_code))
+            return np.where(have_characters(values), codes, np.int32(feature.missing_code))
 
         return self._joined(of_values, np.int32(feature.missing_code))
 
@@ -93,6 +95,10 @@ class ArrowCells:
         if not has_numbers(self.kind):  # no cell has a value
             return np.full(len(self), np.nan)
         return self._joined(floats, np.float64(np.nan))
+
+    @cached_property
+    def _have_characters(self) -> NDArray[np.bool_]:
+        return self._joined(have_characters, np.bool_(False))
 
     @cached_property
     def _are_valid(self) -> NDArray[np.bool_]:
@@ -110,6 +116,11 @@ class ArrowCells:
             of_all = np.append(of_values(array.dictionary), of_null)
             parts.append(of_all[np.where(are_valid(indices), places, len(array.dictionary))])
         return parts[1] if len(parts) == 2 else np.concatenate(parts)
+
+
+def have_characters(texts: pa.Array) -> NDArray[np.bool_]:
+    """Whether each text is neither null nor empty."""
+    return np.asarray(pc.fill_null(pc.greater(pc.binary_length(texts), 0), False).to_numpy(zero_copy_only=False), bool)
 
 
 def read(body: bytes, declared: Schema) -> ArrowTable:
@@ -139,12 +150,18 @@ def read(body: bytes, declared: Schema) -> ArrowTable:
     raise MalformedRequest("the body is no stream of Arrow")
 
 
-def write(labels: NDArray[np.int32], classes: Sequence[str], probabilities: NDArray[np.float64]) -> bytes:
-    """Writes an answer: the column ``label``, whose dictionary has all classes in order, and ``probabilities``."""
+def write(
+    labels: NDArray[np.int32], classes: Sequence[str], probabilities: NDArray[np.float64], *, model_id: str
+) -> bytes:
+    """Writes an answer: the column ``label``, whose dictionary has all classes in order, and ``probabilities``.
+
+    The metadata of the schema have the id of the model, because an alias may have moved.
+    """
     label = pa.DictionaryArray.from_arrays(_array(pa.int32(), labels), pa.array(classes, pa.string()))
     shares = _array(pa.float64(), np.ascontiguousarray(probabilities).ravel())
     batch = pa.record_batch({"label": label, "probabilities": pa.FixedSizeListArray.from_arrays(shares, len(classes))})
     sink = pa.BufferOutputStream()
+    batch = batch.replace_schema_metadata({"model": model_id})
     with pa_ipc.new_stream(sink, batch.schema) as stream:
         stream.write_batch(batch)
     content: bytes = sink.getvalue().to_pybytes()

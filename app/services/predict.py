@@ -60,8 +60,9 @@ class PredictBody(NamedTuple):
 
 
 class JsonPredictions(msgspec.Struct):
-    """The answer in JSON: class names, and one label and one row of probabilities per row of the request."""
+    """The answer in JSON: the id of the model, class names, and one label and one row of probabilities per row."""
 
+    model: str
     classes: tuple[str, ...]
     labels: list[str]
     probabilities: list[list[float]]
@@ -85,13 +86,13 @@ class Predicted(msgspec.Struct, frozen=True):
         """One class per row."""
         return [self.classes[code] for code in self.codes.tolist()]
 
-    def answer(self, form: PredictionForm) -> bytes:
-        """The body of an answer."""
+    def answer(self, form: PredictionForm, *, model_id: str) -> bytes:
+        """The body of an answer of a model."""
         if form is PredictionForm.ARROW:
             from app.services import arrow_tables
 
-            return arrow_tables.write(self.codes, self.classes, self.probabilities)
-        return _encoder.encode(JsonPredictions(self.classes, self.labels, self.probabilities.tolist()))
+            return arrow_tables.write(self.codes, self.classes, self.probabilities, model_id=model_id)
+        return _encoder.encode(JsonPredictions(model_id, self.classes, self.labels, self.probabilities.tolist()))
 
 
 @dataclass(frozen=True)
@@ -113,7 +114,7 @@ class PredictingModel:
     def answer(self, body: bytes, form: PredictionForm, answer_form: PredictionForm) -> bytes:
         """Answers a request; see :func:`predict`."""
         columns, read_out = _read(self, body, form)
-        return self.predict(columns, read_out=read_out).answer(answer_form)
+        return self.predict(columns, read_out=read_out).answer(answer_form, model_id=self.id)
 
     def predict(self, columns: SanitisedColumns, *, read_out: str | None) -> Predicted:
         """Predicts sanitised rows."""

@@ -79,8 +79,12 @@ class PredictIn(Request):
 
 
 class PredictOut(Answer):
-    """Predictions: one label and one row of probabilities, in the order of ``classes``, for each row."""
+    """Predictions: one label and one row of probabilities, in the order of ``classes``, for each row.
 
+    ``model`` is the id of the model that answered: an alias means another model after it moved.
+    """
+
+    model: str
     classes: list[str]
     labels: list[str]
     probabilities: list[list[float]]

@@ -58,7 +58,9 @@ def run(data: bytes) -> bool:
         return False
     pieces = _Pieces()
     try:
-        decode(io.BytesIO(data[2:]), form, {"age"}, pieces.append, categories={"sex", "a"})
+        decode(
+            io.BytesIO(data[2:]), form, {"age"}, pieces.append, categories={"sex": ["false", "true"], "a": ["0", "1"]}
+        )
     except _Ended:
         return False
     except BodyRefused as error:

@@ -161,12 +161,13 @@ def _predictions(walk: Walk, caller: Caller, model: str) -> None:
     row = {"amount": it.integer("predicted amount"), "height": it.number("predicted height"), "colour": "red"}
     odd = it.text("prediction")
     for rows in (
-        [row], [{**row, "colour": odd}], [{**row, "amount": it.integer("large") * 1000}], [{**row, odd: 1}],
+        [row], [{**row, "colour": odd}], [{**row, "amount": it.integer("large") * 1000}],
+        [{**row, "amuont": it.integer("misnamed")}],
         [{**row, "height": odd}], [{**row, "amount": it.number("no integer")}], [{"colour": odd}], [odd], odd,
     ):  # fmt: skip
         walk.ask(caller, "POST", path, json={"rows": rows})
     for body in (
-        {"columns": {"amount": [row["amount"]], odd: [odd]}},
+        {"columns": {"amount": [row["amount"]], "amuont": [odd]}},
         {odd: odd},
         {"rows": [row], "read_out": odd},
         {},
@@ -176,7 +177,10 @@ def _predictions(walk: Walk, caller: Caller, model: str) -> None:
     walk.ask(caller, "POST", path, 413, json=many)
     walk.ask(caller, "POST", path, 415, content=odd, headers={"Content-Type": f"text/{odd}"})
     arrow = {"Content-Type": "application/vnd.apache.arrow.stream"}
-    for content in (odd.encode(), *(stream_of(pa.Table.from_pylist([cells])) for cells in (row, {**row, odd: odd}))):
+    for content in (
+        odd.encode(),
+        *(stream_of(pa.Table.from_pylist([cells])) for cells in (row, {**row, "amuont": odd})),
+    ):
         walk.ask(caller, "POST", path, 200, 400, 422, content=content, headers=arrow)
     walk.ask(caller, "POST", path, 400, content=f'{{"rows": [{{"amount": {odd}')
 
@@ -186,12 +190,13 @@ LONG = {"parameters": {"n_estimators": 64, "max_depth": 6}}
 
 
 @contextmanager
-def _stopped_child(process: ForkedProgram) -> Iterator[psutil.Process]:
-    """Waits for the child of a worker and stops it; it goes on at the end, if it still exists."""
+def _stopped_child(walk: Walk, job: str, process: ForkedProgram) -> Iterator[psutil.Process]:
+    """Waits for the child of a charged job and stops it; it goes on at the end, if it still exists."""
     deadline = time.monotonic() + 120
-    while not (children := psutil.Process(process.pid).children()):
-        assert time.monotonic() < deadline, "a job runs"
+    while not walk.owner.http.get(f"/jobs/{job}").json()["charged"]:
+        assert time.monotonic() < deadline, "the job is charged"
         time.sleep(0.002)
+    children = psutil.Process(process.pid).children()
     children[0].suspend()
     yield children[0]
     with suppress(psutil.NoSuchProcess):
@@ -230,18 +235,18 @@ def _failures(walk: Walk, search: Search, process: ForkedProgram, dataset: str) 
     """Jobs that end in every way but well, while their rows are in memory."""
     body = training(dataset, **LONG)
     job = walk.submitted("/train", body)
-    with _stopped_child(process) as child:
+    with _stopped_child(walk, job, process) as child:
         search.processes(os.getpid(), process.pid, child.pid)
         search.files()
         assert resource.prlimit(child.pid, resource.RLIMIT_CORE) == (0, 0), "no core dump with rows"
         child.kill()
     assert walk.ended(job)["reason"] == "failed"
     job = walk.submitted("/train", body)
-    with _stopped_child(process) as child:
+    with _stopped_child(walk, job, process) as child:
         resource.prlimit(child.pid, resource.RLIMIT_FSIZE, (10, 10))  # the disk is full
     assert walk.ended(job)["reason"] == "failed"
     job = walk.submitted("/train", body)
-    with _stopped_child(process) as child:
+    with _stopped_child(walk, job, process) as child:
         walk.ask(walk.owner, "DELETE", f"/jobs/{job}", 200)
         child.wait(timeout=60)
     home = walk.server.settings.home
@@ -255,7 +260,7 @@ def _failures(walk: Walk, search: Search, process: ForkedProgram, dataset: str) 
         walk.ask(walk.owner, "GET", f"/datasets/{dataset}/overlaps")
     file.write_bytes(content)
     job = walk.submitted("/train", body)
-    with _stopped_child(process) as child:
+    with _stopped_child(walk, job, process) as child:
         walk.ask(walk.owner, "DELETE", f"/datasets/{dataset}", 204)
         child.wait(timeout=60)
     walk.ended(job)

@@ -45,7 +45,7 @@ def test_a_table_is_answered_by_the_table_of_the_same_predictions(server: Server
     predicted, expected = pa.ipc.open_stream(answer.content).read_all(), _in_json(server, model).json()
     assert predicted.to_pydict() == {"label": expected["labels"], "probabilities": expected["probabilities"]}
     assert predicted.column("label").chunk(0).dictionary.to_pylist() == expected["classes"]
-    assert predicted.schema.metadata is None
+    assert predicted.schema.metadata == {b"model": model.split("/")[2].encode()}
 
 
 def test_accept_chooses_the_form_of_the_answer(server: Server, model: str) -> None:

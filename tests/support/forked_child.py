@@ -12,34 +12,30 @@ import subprocess
 import sys
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 
 from app.core.processes import scrubbed_environment
-from app.services.jobs.task import JobTask
 from app.worker import supervise
 
 
 def fork_children(run: Callable[[int], None]) -> None:
     """Makes the supervisor of this process fork its children, which call ``run`` with the supervisor's process id."""
-    supervise._start = partial(_Child, run)  # type: ignore[assignment]  # this process runs one worker, then ends
-    supervise.CHILDREN.load = lambda look: None  # type: ignore[method-assign]  # forks have loaded
-    supervise.CHILDREN.prepare = lambda: None  # type: ignore[method-assign]  # a job's child is forked when it runs
+    supervise._new_child = partial(_Child, run)  # type: ignore[assignment]  # this process runs one worker, then ends
+    supervise.CHILDREN.prepare = lambda: None  # type: ignore[method-assign]  # a fork takes no time to load
 
 
 class _Child:
     """Implements the part of ``subprocess.Popen`` that the supervisor uses, for a forked process."""
 
-    def __init__(self, run: Callable[[int], None], task: JobTask) -> None:
+    def __init__(self, run: Callable[[int], None]) -> None:
         task_reader, task_writer = os.pipe()
         progress_reader, progress_writer = os.pipe()
         self._process = multiprocessing.get_context("fork").Process(
-            target=_run, args=(run, task.folder, os.getpid(), task_reader, progress_writer)
+            target=_run, args=(run, os.getpid(), task_reader, progress_writer)
         )
         self._process.start()
         os.close(task_reader)
         os.close(progress_writer)
         self.stdin, self.stdout = os.fdopen(task_writer, "wb"), os.fdopen(progress_reader, "rb")
-        os.read(progress_reader, len(supervise.LOADED))
 
     @property
     def pid(self) -> int:
@@ -63,7 +59,7 @@ class _Child:
         self._process.kill()
 
 
-def _run(run: Callable[[int], None], folder: Path, supervisor_pid: int, task_reader: int, progress_writer: int) -> None:
+def _run(run: Callable[[int], None], supervisor_pid: int, task_reader: int, progress_writer: int) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, signal.SIG_DFL)
     null = os.open(os.devnull, os.O_WRONLY)
@@ -71,7 +67,7 @@ def _run(run: Callable[[int], None], folder: Path, supervisor_pid: int, task_rea
         os.dup2(descriptor, standard)
     os.closerange(3, os.sysconf("SC_OPEN_MAX"))
     sys.stdin = os.fdopen(0, encoding="utf-8")
-    os.chdir(folder)
+    os.chdir("/")
     environ = scrubbed_environment()
     os.environ.clear()
     os.environ.update(environ)

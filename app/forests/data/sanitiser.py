@@ -11,7 +11,8 @@ number out of bounds, ±∞        the nearer bound
 number between two integers     the nearest integer, ties to even (``integer`` features)
 empty number                    MISSING (NaN); the lower bound if the feature declares no ``missing``
 undeclared category             OTHER
-empty category                  MISSING; OTHER if the feature declares no ``missing``
+empty category, as a null or    MISSING; OTHER if the feature declares no ``missing``
+as a text of no characters
 undeclared or empty label       the row is dropped
 ==============================  ===========================================
 
@@ -20,7 +21,7 @@ rows of a prediction request are sanitised in one table, several times as fast a
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from operator import contains
@@ -87,6 +88,10 @@ _JSON_NUMBERS: frozenset[type] = frozenset({int, float, type(None)})
 _JSON_STRINGS: frozenset[type] = frozenset({str, type(None)})
 
 
+_EMPTY_CATEGORIES = (None, "")
+"""The cells that are empty in a column of categories; CSV, ONNX and other protocols have only the text."""
+
+
 def legal_types(feature: Feature) -> frozenset[type]:
     """The types of legal cells, an empty one included.
 
@@ -96,9 +101,9 @@ def legal_types(feature: Feature) -> frozenset[type]:
 
 
 def codes_of(feature: Feature) -> dict[object, int]:
-    """The codes of the declared categories and of an empty cell."""
+    """The codes of the declared categories and of an empty cell, which is a null or a text of no characters."""
     codes: dict[object, int] = {category: code for code, category in enumerate(feature.categories)}
-    return codes | {None: feature.missing_code}
+    return codes | dict.fromkeys(_EMPTY_CATEGORIES, feature.missing_code)
 
 
 class Cells(Protocol):
@@ -136,9 +141,12 @@ class JsonCells:
             return ()
         return [row for row, value in enumerate(self._values) if type(value) not in legal]
 
-    def empty(self, _: Feature) -> Sequence[int]:
+    def empty(self, feature: Feature) -> Sequence[int]:
         """See :class:`Cells`."""
-        return [row for row, value in enumerate(self._values) if value is None] if None in self._values else ()
+        empty = _EMPTY_CATEGORIES if feature.is_categorical else (None,)
+        if not any(value in self._values for value in empty):
+            return ()
+        return [row for row, value in enumerate(self._values) if value in empty]
 
     def numbers(self) -> NDArray[np.float64]:
         """See :class:`Cells`."""
@@ -254,14 +262,15 @@ def sanitise_prediction_rows(schema: Schema, rows: Sequence[Mapping[str, object]
             ``None``); an absent name is an empty cell.
 
     Raises:
-        InvalidRequest: ``unknown-column`` at ``/rows`` (without the name, which is a value of the caller), or, once per
+        InvalidRequest: ``unknown-column`` at ``/rows``, with the name of the first such column; or, once per
             column with the number of its rows, ``missing``, ``not-a-number``, ``not-a-string`` at
             ``/rows/<i>/<feature>`` of the first row. No error repeats a value.
     """
     names = {feature.name: None for feature in schema.features}
-    n_unknown = sum(not row.keys() <= names.keys() for row in rows)
-    if n_unknown:
-        raise InvalidRequest([FieldProblem("/rows", "unknown-column", accepted=tuple(names), count=n_unknown)])
+    unknown = [name for row in rows for name in row.keys() - names.keys()]
+    if unknown:
+        n_rows = sum(not row.keys() <= names.keys() for row in rows)
+        raise InvalidRequest([_unknown_column(unknown[0], names, at="/rows", count=n_rows)])
     columns = {name: JsonCells([row.get(name) for row in rows]) for name in names}
     return _sanitised(schema, columns, len(rows), at=lambda name, index: f"/rows/{index}/{_pointer_token(name)}")
 
@@ -282,8 +291,9 @@ def sanitise_prediction_columns(
             ``not-a-number``, ``not-a-string`` at ``/columns/<feature>/<i>`` of the first row. No error repeats a value.
     """
     names = {feature.name: None for feature in schema.features}
-    if not columns.keys() <= names.keys():
-        raise InvalidRequest.at(at, "unknown-column", accepted=names)
+    unknown = [name for name in columns if name not in names]
+    if unknown:
+        raise InvalidRequest([_unknown_column(unknown[0], names, at=at)])
     lengths = {len(cells) for cells in columns.values()}
     if len(lengths) > 1:
         raise InvalidRequest.at(at, "unequal-lengths")
@@ -330,6 +340,12 @@ def _sanitised(
     if problems:
         raise InvalidRequest(problems[: limits.MAX_REPORTED_PROBLEMS])
     return SanitisedColumns(tuple(sanitised), n_rows)
+
+
+def _unknown_column(name: str, accepted: Iterable[str], *, at: str, count: int | None = None) -> FieldProblem:
+    """Names the column to the caller, who sent the name; no log shows it."""
+    shown = name[: limits.MAX_NAME_CHARS]
+    return FieldProblem(at, "unknown-column", accepted=tuple(accepted), column=shown, count=count)
 
 
 def _problem(feature: Feature, at: str, problem: str, count: int) -> FieldProblem:
@@ -400,7 +416,7 @@ class RequestRows:
         if not self._names.issuperset(row):
             return None
         cells = list(map(row.get, self._order))
-        if not all(map(contains, self._types, map(type, cells))):
+        if not all(map(contains, self._types, map(type, cells))) or "" in cells:
             return None
         for place, codes, other in self._codes:
             cells[place] = codes.get(cells[place], other)
@@ -412,6 +428,8 @@ class RequestRows:
         for name, types, codes, other in self._columns:
             cells = cells_of(name)
             if not types.issuperset(map(type, cells)):
+                return None
+            if codes is not None and type(None) not in types and "" in cells:  # an empty cell where none may be empty
                 return None
             values += cells if codes is None else [codes.get(cell, other) for cell in cells]
         return self._bounded(values, n_rows)

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from decimal import Decimal
+from pathlib import Path
 from typing import Any, Self, TypedDict, Unpack
 
 from grovekeeper_client.amounts import Amount, to_text
@@ -187,6 +188,14 @@ class Dataset:
         self._client.put_alias(self.id, alias, model.id)
         return f"{self.name}@{alias}"
 
+    def _columns_of(self, rows: Any) -> list[Mapping[str, Any]]:
+        """The declared features of a table, and the label as a column of categories; a file is sent as it is."""
+        if isinstance(rows, str | Path):
+            return []
+        label = self.schema["label"]
+        classes = {"name": label["name"], "type": "categorical", "categories": label["classes"]}
+        return [*self.schema["features"], classes]
+
     def upload(self, rows: Any, **insisting: Unpack[Insisting]) -> Mapping[str, Any]:
         """Uploads rows as the owner, and returns the owner's report.
 
@@ -195,7 +204,7 @@ class Dataset:
                 RecordBatch, which are written to a temporary file first.
             insisting: see :class:`~grovekeeper_client.uploads.Insisting`.
         """
-        with as_file(rows) as file:
+        with as_file(rows, self._columns_of(rows)) as file:
             return self._client.upload_rows(self.id, file, **insisting)
 
     def replace_upload(self, upload: str, rows: Any, **insisting: Unpack[Insisting]) -> Mapping[str, Any]:
@@ -206,7 +215,7 @@ class Dataset:
         Returns:
             ``erased``, which tells in ``places`` whether the places of units are free, and ``stored``, the report.
         """
-        with as_file(rows) as file:
+        with as_file(rows, self._columns_of(rows)) as file:
             erased = self._client.erase_upload(self.id, upload)
             return {"erased": erased, "stored": self._client.upload_rows(self.id, file, **insisting)}
 

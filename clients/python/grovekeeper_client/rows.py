@@ -171,17 +171,22 @@ def read_stream(answer: bytes) -> dict[str, Any]:
     label, shares = batch.column("label"), batch.column("probabilities")
     n_classes, flat = shares.type.list_size, shares.flatten().to_pylist()
     return {
+        "model": (batch.schema.metadata or {}).get(b"model", b"").decode(),
         "classes": label.dictionary.to_pylist(),
         "labels": label.to_pylist(),
         "probabilities": [flat[start : start + n_classes] for start in range(0, len(flat), n_classes)],
     }
 
 
-def write_arrow(source: Any, file: Path) -> None:
+def write_arrow(source: Any, file: Path, features: Sequence[Feature] = ()) -> None:
     """Writes a DataFrame without its index, a Table or a RecordBatch as an Arrow file in batches of bounded size.
 
+    Args:
+        features: of the declared schema. Numbers and truth values in a column of categories become the text that they
+            become in a prediction.
+
     Raises:
-        TypeError: rows of another kind.
+        TypeError: rows of another kind, or a cell has a type that its feature does not take.
         ModuleNotFoundError: pyarrow is not installed.
     """
     kind = kind_of(source)
@@ -196,6 +201,10 @@ def write_arrow(source: Any, file: Path) -> None:
         table = pyarrow.Table.from_pandas(source, preserve_index=False)
     else:
         table = source if isinstance(source, pyarrow.Table) else pyarrow.Table.from_batches([source])
+    for feature in features:
+        place = table.schema.get_field_index(feature["name"])
+        if place >= 0 and feature["type"] == "categorical":
+            table = table.set_column(place, feature["name"], _array(feature, table.column(place)))
     with pyarrow.ipc.new_file(file, table.schema) as writer:
         writer.write_table(table, max_chunksize=_BATCH_ROWS)
 
@@ -350,7 +359,7 @@ def _category(feature: Feature) -> Callable[[Any], str]:
 def _texts(value: Any) -> list[str]:
     """Texts of a number or a truth value, the usual text first."""
     if isinstance(value, bool):
-        return [str(value), str(value).lower(), str(int(value))]
+        return [str(value), str(value).lower(), str(value).upper(), str(int(value))]
     if isinstance(value, Integral):
         return [str(int(value)), f"{int(value)}.0"]
     integral = [str(int(value))] if math.isfinite(value) and value == int(value) else []

@@ -10,7 +10,7 @@ from tempfile import TemporaryDirectory
 from typing import Any, TypeAlias, TypedDict
 
 from grovekeeper_client import rows
-from grovekeeper_client.rows import Scalar, cells, plain, write_arrow
+from grovekeeper_client.rows import Feature, Scalar, cells, plain, write_arrow
 
 Columns: TypeAlias = dict[str, list[Scalar]]
 """PRIVATE cells by column; ``None`` is an empty cell."""
@@ -118,11 +118,12 @@ def read_header(file: Path) -> list[str]:
 
 
 @contextmanager
-def as_file(rows: Any) -> Iterator[Path]:
+def as_file(rows: Any, features: Sequence[Feature] = ()) -> Iterator[Path]:
     """A file of rows: the file itself, or a temporary Arrow file of a table, readable by this user only.
 
     Args:
         rows: a path; or PRIVATE rows, as a DataFrame without its index, a Table or a RecordBatch.
+        features: of the declared schema. A cell of a table means the category that it means in a prediction.
 
     Raises:
         TypeError: rows of another kind.
@@ -133,5 +134,5 @@ def as_file(rows: Any) -> Iterator[Path]:
         return
     with TemporaryDirectory(prefix="grovekeeper-") as folder:
         file = Path(folder) / "rows.arrow"
-        write_arrow(rows, file)
+        write_arrow(rows, file, features)
         yield file

@@ -165,7 +165,8 @@ def test_a_table_is_sent_as_an_arrow_file_in_small_batches(as_kind: Callable[[pa
         assert file.num_record_batches == 2
         return httpx.Response(201, json={"epoch": "ep_1", "columns": []})
 
-    dataset = Dataset(_client(handler), {"id": "ds_1"})
+    schema = {"features": [{"name": "age", "type": "integer"}], "label": {"name": "income", "classes": ["low"]}}
+    dataset = Dataset(_client(handler), {"id": "ds_1", "schema": schema})
     assert dataset.upload(as_kind(table))["epoch"] == "ep_1"
     with pytest.raises(TypeError, match="not list"):
         dataset.upload([{"age": 39}])

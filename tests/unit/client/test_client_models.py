@@ -95,7 +95,7 @@ class _CountingTables:
         assert len(stream) <= limits.MAX_PREDICTION_BODY_BYTES
         codes = pa.ipc.open_stream(stream).read_all().column("n").to_numpy().astype(np.int32)
         self.sizes.append(len(codes))
-        return arrow_tables.write(codes, [str(n) for n in range(100)], np.ones((len(codes), 100)))
+        return arrow_tables.write(codes, [str(n) for n in range(100)], np.ones((len(codes), 100)), model_id="md_1")
 
 
 def test_a_table_of_any_size_is_predicted_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:

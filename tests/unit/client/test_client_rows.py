@@ -86,9 +86,9 @@ def test_a_column_that_arrow_would_not_send_as_its_feature_is_sent_by_its_cells(
 
 def test_an_answer_in_arrow_is_read_as_one_in_json() -> None:
     probabilities = np.array(PROBABILITIES)
-    answer = arrow_tables.write(np.array([0, 1], np.int32), ("low", "high"), probabilities)
+    answer = arrow_tables.write(np.array([0, 1], np.int32), ("low", "high"), probabilities, model_id="md_1")
     assert rows.read_stream(answer) == {
-        "classes": ["low", "high"], "labels": LABELS, "probabilities": PROBABILITIES,
+        "model": "md_1", "classes": ["low", "high"], "labels": LABELS, "probabilities": PROBABILITIES,
     }  # fmt: skip
 
 

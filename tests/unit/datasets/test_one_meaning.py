@@ -1,0 +1,241 @@
+"""A spelling of a cell has one meaning on every way in, or a way refuses it: rows that train, and rows that predict."""
+
+import datetime
+import io
+import json
+import math
+import struct
+from collections.abc import Callable
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from app.api.pages.models import _value as form_cell
+from app.cli.command import WrongUse
+from app.cli.models import read_rows
+from app.core.errors import GrovekeeperError
+from app.datasets.upload_bodies import BodyForm
+from app.forests.data.sanitiser import RequestRows, SanitisedColumns, sanitise_prediction_columns
+from app.forests.data.schema import Feature, Label, Schema
+from app.services import arrow_tables
+from app.services.inference import read_request
+from grovekeeper_client import rows as client_rows
+from grovekeeper_client.rows import write_arrow
+from tests.support.uploads import Ingestion
+
+CATEGORIES = ("A", "\u00e9", "39", "True", "1")
+WARD = Feature("cell", "categorical", categories=CATEGORIES, missing=True)
+AGE = Feature("cell", "numeric", lower=-100.0, upper=100.0, missing=True)
+CARDS = {
+    "categorical": {"name": "cell", "type": "categorical", "categories": list(CATEGORIES), "missing": True},
+    "numeric": {"name": "cell", "type": "numeric", "lower": -100.0, "upper": 100.0, "missing": True},
+}
+LABEL = Label("y", ("0", "1"))
+REFUSALS = (GrovekeeperError, WrongUse, TypeError, ValueError, OverflowError, pa.ArrowException, struct.error)
+_folders = count()
+
+CATEGORY_CELLS: list[Any] = [
+    None, "", " ", "\t", "A", " A", "A ", "a", "\u00e9", "e\u0301", "nan", "NaN", "NA", "null", "None", "39", "39.0",
+    39, 39.0, math.nan, math.inf, "True", "true", True, False, "1", "\u200bA", "\uff21", datetime.date(2026, 1, 2),
+]  # fmt: skip
+NUMBER_CELLS: list[Any] = [
+    None, "", " ", "39", "39.0", " 39 ", 39, 39.0, -0.0, 0, 101, math.nan, math.inf, -math.inf, "nan", "NaN", "inf",
+    "NA", "3,9", "1e1", "0x10", True, "true", 10**400, datetime.date(2026, 1, 2),
+]  # fmt: skip
+
+
+def schema_of(feature: Feature) -> Schema:
+    return Schema((feature,), LABEL)
+
+
+def meaning(feature: Feature, columns: SanitisedColumns) -> Any:
+    """What a model sees: a number, a category, MISSING or OTHER."""
+    (value,) = columns.columns[0].tolist()
+    if feature.is_categorical:
+        return {feature.other_code: "OTHER", feature.missing_code: "MISSING"}.get(value) or CATEGORIES[value]
+    return "MISSING" if math.isnan(value) else (math.copysign(1, value), value)
+
+
+def uploaded(feature: Feature, folder: Path, body: bytes, form: BodyForm = BodyForm.CSV) -> Any:
+    ingest = Ingestion(folder / str(next(_folders)), schema_of(feature))
+    ingest(body, form=form)
+    return meaning(feature, ingest.read().features)
+
+
+def text_of(cell: Any) -> str:
+    """A cell of a CSV, which has nothing but text."""
+    if cell is not None and not isinstance(cell, str):
+        raise TypeError("not a text")
+    return '""' if cell is None else '"' + cell + '"'
+
+
+def by_csv(feature: Feature, folder: Path, cell: Any) -> Any:
+    return uploaded(feature, folder, f"cell,y\n{text_of(cell)},0\n".encode())
+
+
+def by_parquet(feature: Feature, folder: Path, cell: Any) -> Any:
+    file = io.BytesIO()
+    pq.write_table(pa.table({"cell": pa.array([cell]), "y": ["0"]}), file)
+    return uploaded(feature, folder, file.getvalue(), BodyForm.PARQUET)
+
+
+def by_arrow(feature: Feature, folder: Path, cell: Any) -> Any:
+    return uploaded(feature, folder, streamed(pa.table({"cell": pa.array([cell]), "y": ["0"]})), BodyForm.ARROW_STREAM)
+
+
+def by_frame(feature: Feature, folder: Path, cell: Any) -> Any:
+    file = folder / f"frame-{next(_folders)}.arrow"
+    write_arrow(pd.DataFrame({"cell": [cell], "y": ["0"]}), file, [CARDS[feature.type]])
+    return uploaded(feature, folder, file.read_bytes(), BodyForm.ARROW_FILE)
+
+
+def streamed(table: pa.Table) -> bytes:
+    file = io.BytesIO()
+    with pa.ipc.new_stream(file, table.schema) as stream:
+        stream.write_table(table)
+    return file.getvalue()
+
+
+def predicted(feature: Feature, rows: list[dict[str, Any]]) -> Any:
+    return meaning(feature, RequestRows(schema_of(feature)).sanitise(json.loads(json.dumps(rows, allow_nan=False))))
+
+
+def by_rows(feature: Feature, _: Path, cell: Any) -> Any:
+    return predicted(feature, [{"cell": cell}])
+
+
+def by_columns(feature: Feature, _: Path, cell: Any) -> Any:
+    columns = json.loads(json.dumps({"cell": [cell]}, allow_nan=False))
+    return meaning(feature, RequestRows(schema_of(feature)).sanitise_columns(columns, at="/columns"))
+
+
+def by_stream(feature: Feature, _: Path, cell: Any) -> Any:
+    table = arrow_tables.read(streamed(pa.table({"cell": pa.array([cell])})), schema_of(feature))
+    return meaning(feature, sanitise_prediction_columns(schema_of(feature), table.columns))
+
+
+def by_open_inference(feature: Feature, _: Path, cell: Any) -> Any:
+    datatype = "BYTES" if isinstance(cell, str) or cell is None else "BOOL" if isinstance(cell, bool) else "FP64"
+    tensor = {"name": "cell", "shape": [1], "datatype": datatype, "data": [cell]}
+    return inferred(feature, json.dumps({"inputs": [tensor]}, allow_nan=False).encode(), [])
+
+
+def by_bytes(feature: Feature, _: Path, cell: Any) -> Any:
+    if isinstance(cell, str):
+        datatype, content = "BYTES", struct.pack("<I", len(cell.encode())) + cell.encode()
+    else:
+        datatype, content = "FP64", struct.pack("<d", cell)
+    tensor = {"name": "cell", "shape": [1], "datatype": datatype, "parameters": {"binary_data_size": len(content)}}
+    head = json.dumps({"inputs": [tensor]}).encode()
+    return inferred(feature, head + content, [str(len(head))])
+
+
+def inferred(feature: Feature, body: bytes, lengths: list[str]) -> Any:
+    _, columns = read_request(body, lengths, schema_of(feature))
+    values = {name: list(cells) if isinstance(cells, list) else cells for name, cells in columns.items()}
+    if all(isinstance(cells, list) for cells in values.values()):
+        return meaning(feature, RequestRows(schema_of(feature)).sanitise_columns(values, at="/inputs"))
+    pytest.skip("not a list")
+
+
+def by_cli(feature: Feature, folder: Path, cell: Any) -> Any:
+    file = folder / "rows.csv"
+    file.write_text(f"cell\n{text_of(cell)}\n", encoding="utf-8")
+    return predicted(feature, read_rows(file, {"features": [CARDS[feature.type]], "label": {"name": "y"}}))
+
+
+def by_cli_lines(feature: Feature, folder: Path, cell: Any) -> Any:
+    file = folder / "rows.jsonl"
+    file.write_text(json.dumps({"cell": cell}) + "\n", encoding="utf-8")
+    return predicted(feature, read_rows(file, {"features": [CARDS[feature.type]], "label": {"name": "y"}}))
+
+
+def by_client(feature: Feature, source: Any) -> Any:
+    read = client_rows.read(source, {"features": [CARDS[feature.type]], "label": {"name": "y"}})
+    columns = json.loads(json.dumps(read.columns, allow_nan=False))
+    answer = meaning(feature, RequestRows(schema_of(feature)).sanitise_columns(columns, at="/columns"))
+    if read.table is not None:
+        table = arrow_tables.read(client_rows.write_stream(read.table, 0, 1, read_out=None), schema_of(feature))
+        assert meaning(feature, sanitise_prediction_columns(schema_of(feature), table.columns)) == answer
+    return answer
+
+
+def by_lists(feature: Feature, _: Path, cell: Any) -> Any:
+    return by_client(feature, [[cell]])
+
+
+def by_mappings(feature: Feature, _: Path, cell: Any) -> Any:
+    return by_client(feature, [{"cell": cell}])
+
+
+def by_pandas(feature: Feature, _: Path, cell: Any) -> Any:
+    return by_client(feature, pd.DataFrame({"cell": [cell]}))
+
+
+def by_objects_of_pandas(feature: Feature, _: Path, cell: Any) -> Any:
+    return by_client(feature, pd.DataFrame({"cell": pd.Series([cell], dtype=object)}))
+
+
+def by_table(feature: Feature, _: Path, cell: Any) -> Any:
+    return by_client(feature, pa.table({"cell": pa.array([cell])}))
+
+
+def by_form(feature: Feature, _: Path, cell: Any) -> Any:
+    return predicted(feature, [{"cell": form_cell(CARDS[feature.type], text_of(cell)[1:-1])}])
+
+
+WAYS: list[Callable[[Feature, Path, Any], Any]] = [
+    by_csv, by_parquet, by_arrow, by_frame, by_rows, by_columns, by_stream, by_open_inference, by_bytes, by_cli,
+    by_cli_lines, by_lists, by_mappings, by_pandas, by_objects_of_pandas, by_table, by_form,
+]  # fmt: skip
+
+
+def meanings(feature: Feature, folder: Path, cell: Any) -> dict[str, Any]:
+    """The meaning of a cell by way; ways that refuse it are absent."""
+    found = {}
+    for way in WAYS:
+        if way in (by_arrow, by_frame) and isinstance(cell, str) and cell:  # texts take the way of Parquet
+            continue
+        try:
+            found[way.__name__] = way(feature, folder, cell)
+        except REFUSALS:
+            continue
+    return found
+
+
+@pytest.mark.parametrize("cell", CATEGORY_CELLS, ids=ascii)
+def test_a_cell_of_categories_has_one_meaning(tmp_path: Path, cell: Any) -> None:
+    found = meanings(WARD, tmp_path, cell)
+    assert len(set(found.values())) <= 1, found
+
+
+@pytest.mark.parametrize("cell", NUMBER_CELLS, ids=lambda cell: ascii(cell)[:20])
+def test_a_cell_of_numbers_has_one_meaning(tmp_path: Path, cell: Any) -> None:
+    found = meanings(AGE, tmp_path, cell)
+    assert len(set(found.values())) <= 1, found
+
+
+def test_an_empty_text_is_missing_everywhere(tmp_path: Path) -> None:
+    found = meanings(WARD, tmp_path, "")
+    assert set(found) == {way.__name__ for way in WAYS}
+    assert set(found.values()) == {"MISSING"}
+
+
+def test_truth_values_that_predict_can_be_uploaded(tmp_path: Path) -> None:
+    for way in (by_pandas, by_frame):
+        assert way(WARD, tmp_path, True) == "True"
+
+
+@pytest.mark.parametrize(
+    "way", [by_rows, by_columns, by_stream, by_open_inference, by_csv], ids=lambda way: way.__name__
+)
+@pytest.mark.parametrize("cell", ["", None])
+def test_an_empty_text_is_refused_where_no_cell_may_be_missing(tmp_path: Path, way: Any, cell: str | None) -> None:
+    feature = Feature("cell", "categorical", categories=CATEGORIES)
+    with pytest.raises(GrovekeeperError):
+        way(feature, tmp_path, cell)
