@@ -100,8 +100,12 @@ def test_an_answer_lists_at_most_a_hundred_problems(server: Server) -> None:
         return list(answer.json()["errors"])
 
     assert len(problems()) == limits.MAX_REPORTED_PROBLEMS
-    of_first_item = problems(categories=[5] * 100, **{f"x{index}": 0 for index in range(60)})
-    assert {problem["at"] for problem in of_first_item} == {"/schema/features/0", "/schema/features/0/categories/0"}
+    of_first_items = problems(categories=[5] * 100, **{f"x{index}": 0 for index in range(60)})
+    assert len(of_first_items) <= limits.MAX_REPORTED_PROBLEMS
+    assert {"/".join(problem["at"].split("/")[:4]) for problem in of_first_items} == {
+        "/schema/features/0",
+        "/schema/features/1",
+    }, "the others are not read"
 
 
 @pytest.mark.parametrize("chunked", [False, True], ids=["with a length", "chunked"])
