@@ -20,7 +20,7 @@ from sqlalchemy import delete, or_, select
 from sqlalchemy.orm import Session
 
 from app.access.tables import GrantRow, KeyRow
-from app.core import stamps
+from app.core import limits, stamps
 from app.core.errors import NotFound, RoleMissing, Unauthenticated
 from app.db.base import find_row
 from app.db.database import insert
@@ -246,6 +246,12 @@ def names_of_keys(
         query = query.join(GrantRow, GrantRow.key_id == KeyRow.id).where(GrantRow.dataset_id == dataset_id)
     names = {row.id: row.name for row in session.execute(query)}
     return {key_id: names[key_id] for key_id in ids if key_id in names}
+
+
+def keys_of_name(session: Session, principal: Principal, dataset_id: str | None, name: str) -> list[str]:
+    """The ids of the keys of a name, among those whose names a principal may know, in the order of their ids."""
+    query = select(KeyRow.id).where(KeyRow.name == name).order_by(KeyRow.id).limit(limits.MAX_KEYS_OF_A_NAME)
+    return list(names_of_keys(session, principal, dataset_id, list(session.execute(query).scalars())))
 
 
 def only_owner_of(session: Session, key_id: str, *, at: datetime, dataset_id: str | None = None) -> list[str]:

@@ -168,7 +168,7 @@ def entries(
     account: AccountArgument,
     kind: Annotated[str | None, typer.Option(help="Only one kind, such as charge.")] = None,
     job: Annotated[str | None, typer.Option(help="Of a job or a reservation.")] = None,
-    actor: Annotated[str | None, typer.Option(help="Of a key, or of the worker.")] = None,
+    actor: Annotated[str | None, typer.Option(help="Of a key, by id or name; or of the worker.")] = None,
     scope: ScopeOption = None,
 ) -> None:
     """Show the entries of an account, the oldest first: all of them, or those that the options choose."""

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-from sqlalchemy import Select, Text, select, type_coerce
+from sqlalchemy import Select, Text, or_, select, type_coerce
 from sqlalchemy.orm import Session
 
 from app.core import amounts, limits
@@ -327,6 +327,10 @@ class Spent:
         return Spent(self.charged - charged * entry.amount, self.reserved - reserved * entry.amount)
 
 
+_SUBMISSIONS = [EntryKind.RESERVE.value, EntryKind.LOAD.value]
+"""The kinds of the entry that a submission causes, of a dataset and of a population."""
+
+
 @dataclass(frozen=True)
 class EntryFilter:
     """Which entries of an account are listed; a field that is ``None`` excludes none.
@@ -334,7 +338,7 @@ class EntryFilter:
     Attributes:
         kinds: of the entries.
         job_id: of the entries.
-        actor: of the entries.
+        actor: who caused the entries, or submitted what they belong to: a worker charges for a key.
     """
 
     kinds: Collection[EntryKind] | None = None
@@ -365,8 +369,16 @@ def _query(account_id: str, chosen: EntryFilter) -> Select[EntryRow]:
     if chosen.job_id is not None:
         query = query.where(EntryRow.job_id == chosen.job_id)
     if chosen.actor is not None:
-        query = query.where(EntryRow.actor == chosen.actor)
+        is_of_actor = (EntryRow.account_id == account_id, EntryRow.actor == chosen.actor)
+        submitted = select(EntryRow.job_id).where(*is_of_actor, EntryRow.kind.in_(_SUBMISSIONS))
+        query = query.where(or_(EntryRow.actor == chosen.actor, EntryRow.job_id.in_(submitted)))
     return query
+
+
+def has_entry_of(session: Session, account_id: str, actor: str) -> bool:
+    """Whether an actor caused an entry of an account. Whoever submits a job causes its reservation."""
+    query = select(EntryRow.sequence).where(EntryRow.account_id == account_id, EntryRow.actor == actor).limit(1)
+    return session.execute(query).first() is not None
 
 
 def spent_after(session: Session, account_id: str, cell: JointCell, sequence: int) -> Spent:

@@ -27,6 +27,7 @@ from app.verifier.member_comparison import MemberLedger
 from app.verifier.proofs import CheckpointMissing, Disproven
 
 VERIFIED, NOT_VERIFIED, UNREADABLE = 0, 1, 2
+_FAILED = {"verified": False, "verdict": "NOT VERIFIED"}
 _FIRST_OF_CSV = b"sequence,"
 _NO_SIGNATURES = (
     "nothing was checked: signatures of checkpoints need the Python package cryptography (pip install cryptography); "
@@ -109,13 +110,19 @@ def run(file: Path, evidence: Evidence = Evidence(), *, as_json: bool) -> int:
         return _unreadable(str(error), as_json=as_json)
     except NotVerified as failure:
         where = failure.file or str(file)
-        result = {"verified": False, "file": where, "line": failure.line, "reason": failure.reason}
+        result = {
+            "verified": False,
+            "verdict": "NOT VERIFIED",
+            "file": where,
+            "line": failure.line,
+            "reason": failure.reason,
+        }
         _print(
             json.dumps(result) if as_json else f"NOT VERIFIED: {result_text.shown(where)}\n{result_text.shown(failure)}"
         )
         return NOT_VERIFIED
     except (NotSigned, Disproven) as failure:
-        _print(json.dumps({"verified": False, "line": None, "reason": str(failure)}) if as_json else _not(failure))
+        _print(json.dumps({**_FAILED, "line": None, "reason": str(failure)}) if as_json else _not(failure))
         return NOT_VERIFIED
     _print(json.dumps(facts) if as_json else text)
     return VERIFIED
@@ -123,7 +130,7 @@ def run(file: Path, evidence: Evidence = Evidence(), *, as_json: bool) -> int:
 
 def _unreadable(reason: str, *, as_json: bool) -> int:
     if as_json:
-        _print(json.dumps({"verified": False, "line": None, "reason": reason}))
+        _print(json.dumps({**_FAILED, "line": None, "reason": reason}))
     else:
         print(result_text.shown(reason), file=sys.stderr)
     return UNREADABLE
@@ -165,7 +172,12 @@ def _check(file: Path, evidence: Evidence, checkpoints: Sequence[Checkpoint]) ->
             if not checkpoints:
                 raise _Unreadable("a proof needs --checkpoint and --public-key")
             proven = proofs.check(first, checkpoints)
-            return {"verified": True, "kind": proven.kind, "statement": proven.statement}, _proven(proven)
+            return {
+                "verified": True,
+                "verdict": result_text.VERIFIED,
+                "kind": proven.kind,
+                "statement": proven.statement,
+            }, _proven(proven)
         if control_export.is_control(first):
             acts = control_export.verify(_lines(stream), checkpoints)
             return result_text.acts_to_json(acts), result_text.acts_to_text(acts)

@@ -10,7 +10,17 @@ from app.verifier.member_comparison import Compared
 from app.verifier.population_export import PopulationHeader
 from app.verifier.population_replay import PopulationSummary
 
-NO_CHECKPOINT = "Without a checkpoint, entries that are missing at the end cannot be detected."
+NO_CHECKPOINT = (
+    "NOT CHECKED: whether these are the entries of the service. Without a checkpoint, a ledger that was written anew, "
+    "or whose last entries are missing, looks the same. Give a signed checkpoint with --checkpoint and --public-key."
+)
+
+VERIFIED = "VERIFIED"
+"""Every check holds, and a signed checkpoint says that the entries are those of the service."""
+CONSISTENT = "CONSISTENT"
+"""Every check within the file holds, and nothing was there to compare the file with."""
+_BOUNDED = " (bounded)"
+"""A check used an upper bound, as the service may: the bound is within the cap, so the load is."""
 
 
 def shown(line: object) -> str:
@@ -22,11 +32,20 @@ def shown(line: object) -> str:
     )
 
 
+def _verdict(checkpoints: Sequence[object], *, is_bounded: bool = False) -> str:
+    return (VERIFIED if checkpoints else CONSISTENT) + (_BOUNDED if is_bounded else "")
+
+
+def _verdict_of_population(summary: PopulationSummary) -> str:
+    return _verdict(summary.checkpoints, is_bounded=any(it.n_bounds for it in summary.compared.values()))
+
+
 def to_json(summary: Summary) -> dict[str, object]:
     """The summary for programs; amounts are exact decimal text."""
     tightest = summary.tightest
     return {
         "verified": True,
+        "verdict": _verdict(summary.checkpoints),
         "dataset": summary.header.dataset,
         "accountant": summary.header.accountant,
         "adjacency": summary.header.adjacency,
@@ -66,7 +85,9 @@ def to_text(summary: Summary) -> str:
         ("last hash", summary.last.hash),
     ]
     checks = "Chain, sequence, times, every balance, the cap at every step and every price were recomputed and hold."
-    return "\n".join(map(shown, ["VERIFIED", *_table(rows), checks, *_notes(summary), _tail(summary)]))
+    return "\n".join(
+        map(shown, [_verdict(summary.checkpoints), *_table(rows), checks, *_notes(summary), _tail(summary)])
+    )
 
 
 def population_to_json(summary: PopulationSummary) -> dict[str, object]:
@@ -75,6 +96,7 @@ def population_to_json(summary: PopulationSummary) -> dict[str, object]:
     text = summary.header.text
     return {
         "verified": True,
+        "verdict": _verdict_of_population(summary),
         "population": summary.header.population,
         "accountant": summary.header.accountant,
         "adjacency": adjacency,
@@ -114,13 +136,14 @@ def population_to_text(summary: PopulationSummary) -> str:
         ("last hash", summary.last.hash),
     ]
     checks = "Chain, sequence, times, joins, the sum over members and the cap at every step were recomputed and hold."
-    return "\n".join(map(shown, ["VERIFIED", *_table(rows), checks, *_population_notes(summary)]))
+    return "\n".join(map(shown, [_verdict_of_population(summary), *_table(rows), checks, *_population_notes(summary)]))
 
 
 def acts_to_json(summary: ControlSummary) -> dict[str, object]:
     """The summary of a control chain for programs."""
     return {
         "verified": True,
+        "verdict": _verdict(summary.checkpoints),
         "log": CONTROL,
         "entries": summary.last.sequence,
         "kinds": summary.kinds,
@@ -139,7 +162,7 @@ def acts_to_text(summary: ControlSummary) -> str:
         ("last hash", summary.last.hash),
     ]
     checks = "Chain, sequence, times and the form of every act were checked and hold."
-    return "\n".join(map(shown, ["VERIFIED", *_table(rows), checks, _tail(summary)]))
+    return "\n".join(map(shown, [_verdict(summary.checkpoints), *_table(rows), checks, _tail(summary)]))
 
 
 def _table(rows: Sequence[tuple[str, object]]) -> list[str]:

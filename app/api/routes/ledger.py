@@ -59,7 +59,7 @@ def _scope(text: str | None) -> Mapping[str, object]:
 def _search(
     kind: Annotated[wire.AccountEntryKind | None, Query(description="entries of one kind")] = None,
     job: Annotated[_Id, Query(description="entries of a job, or of a reservation")] = None,
-    actor: Annotated[_Id, Query(description="entries that a key, or `worker`, caused")] = None,
+    actor: Annotated[_Id, Query(description="entries of a key, by id or name, or of `worker`")] = None,
     scope: Annotated[_ScopeText, Query(description='entries on some of these cells: `{"shard": [0]}`')] = None,
 ) -> Search:
     """The entries that a request asks for; all of them without a parameter."""

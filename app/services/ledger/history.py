@@ -167,6 +167,7 @@ class Search:
 
     Attributes:
         job_id: entries of a job, or of the reservation of an external mechanism.
+        actor: id or name of the key that caused entries, or submitted the jobs that they belong to; or ``worker``.
         scope: cells of a dataset: entries that cover a part of them.
     """
 
@@ -175,10 +176,28 @@ class Search:
     actor: str | None = None
     scope: Mapping[str, object] | None = None
 
-    @property
-    def by_fields(self) -> EntryFilter:
-        """The part of the search that the database answers."""
-        return EntryFilter(kinds=self.kinds, job_id=self.job_id, actor=self.actor)
+    def by_fields(self, session: Session, principal: Principal, account: Account) -> EntryFilter:
+        """The part of the search that the database answers.
+
+        Raises:
+            InvalidRequest: the actor caused no entry of the account, or its name stands for several keys that did.
+        """
+        actor = None if self.actor is None else _actor(session, principal, account, self.actor)
+        return EntryFilter(kinds=self.kinds, job_id=self.job_id, actor=actor)
+
+
+def _actor(session: Session, principal: Principal, account: Account, named: str) -> str:
+    """The actor that a search names by its id, or by the name of a key."""
+    if statements.has_entry_of(session, account.id, named):
+        return named
+    dataset_id = None if account.dataset is None else account.dataset.id
+    keys = grants.keys_of_name(session, principal, dataset_id, named)
+    found = [key_id for key_id in keys if statements.has_entry_of(session, account.id, key_id)]
+    if len(found) > 1:
+        raise InvalidRequest.at("/actor", "ambiguous", accepted=found)
+    if not found:
+        raise InvalidRequest.at("/actor", "without-entries")
+    return found[0]
 
 
 EVERY_ENTRY = Search()
@@ -234,14 +253,16 @@ def list_entries(
     A search for cells reads at most ``limits.MAX_SEARCHED_ENTRIES`` entries for a page, which may then be short.
 
     Raises:
-        InvalidRequest: the scope names a partition or a cell that does not exist, or the cursor is of another list.
+        InvalidRequest: the scope names a partition or a cell that does not exist, the actor has no entry, or the cursor
+            is of another list.
     """
     with installation.database.read() as session:
         account = find_account(session, principal, reference, SEE_LEDGER)
         scope = _scope(session, account, search)
+        chosen = search.by_fields(session, principal, account)
 
         def after(last: int, limit: int) -> list[Entry]:
-            return statements.oldest_entries(session, account.id, after=last, limit=limit, chosen=search.by_fields)
+            return statements.oldest_entries(session, account.id, after=last, limit=limit, chosen=chosen)
 
         def is_match(entry: Entry) -> bool:
             return statements.overlaps(entry.scope, scope)
@@ -266,9 +287,9 @@ def search_entries(
         scope = _scope(session, account, search)
         balance = statements.balance(session, account.id, scope) if scope else balance_of(session, account)
         cell, read = balance.tightest_cell, list[Entry]()
+        chosen = search.by_fields(session, principal, account)
 
         def before(last: int, limit: int) -> list[Entry]:
-            chosen = search.by_fields
             return statements.newest_entries(session, account.id, before=last or None, limit=limit, chosen=chosen)
 
         def is_match(entry: Entry) -> bool:
@@ -280,7 +301,7 @@ def search_entries(
         entries, following = matching_entries(before, is_match, page, batch_size=_batch_size(scope, page))
         jobs = charged_jobs(session, [entry.job_id for entry in entries])
         names = _names(session, principal, account, entries, jobs)
-        is_complete = search.by_fields == EntryFilter()
+        is_complete = chosen == EntryFilter()
         spent = _spent_after(session, account, read, balance) if is_complete else {}
         listed = [
             ListedEntry(entry_out(entry), jobs.get(entry.job_id or ""), **spent.get(entry.sequence, {}))

@@ -29,7 +29,7 @@ def good(export: Export, tmp_path: Path) -> Path:
 def test_a_good_export_prints_its_balance_and_ends_with_0(good: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([str(good)]) == 0
     words = [line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines()]
-    assert words[0] == ["VERIFIED"]
+    assert words[0] == ["CONSISTENT"]
     assert ["cap", "3"] in words
     assert ["charged", "1"] in words
     assert ["reserved", "0.7"] in words
@@ -133,7 +133,7 @@ def test_it_runs_with_every_other_package_deleted(good: Path, tmp_path: Path) ->
         [*command, str(good)], cwd=alone.parent, capture_output=True, text=True, check=False, env={"PATH": os.defpath}
     )
     assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout.startswith("VERIFIED")
+    assert done.stdout.startswith("CONSISTENT")
 
 
 @pytest.mark.parametrize(
@@ -173,7 +173,7 @@ def test_no_text_of_an_export_passes_for_a_line_of_the_result(
     assert main([str(tmp_path / "export")]) == 0
     printed = capsys.readouterr().out
     lines = printed.rstrip("\n").split("\n")
-    assert lines[0] == "VERIFIED"
+    assert lines[0] == "CONSISTENT"
     assert [line for line in lines if line.split(maxsplit=1)[0] == "charged"] == ["  charged       1"]
     assert printed.count(SHOWN) == 3, "dataset, cell and witness"
     assert all(line.isprintable() for line in lines)

@@ -68,7 +68,7 @@ def test_a_population_without_members_exports_prints_the_sum_and_the_missing_com
     assert folder.verify() == 0
     lines = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
     assert lines[:13] == [
-        "VERIFIED",
+        "CONSISTENT",
         "population pop_test",
         "account zcdp, counted in ρ at δ = 0.00001",
         "unit all rows with one value of person, adjacency add_remove",
@@ -95,7 +95,7 @@ def test_a_population_with_members_exports_prints_each_comparison(
     assert "ds_a: 1.5, compared with its 5 entries" in printed
     assert "ds_b: 0.75, compared with its 3 entries" in printed
     assert "Every entry about ds_b, ds_a agrees with that dataset's export, which was verified." in printed
-    assert "NOT CHECKED" not in printed
+    assert "NOT CHECKED: the" not in printed
     assert printed.count(NO_CHECKPOINT) == 1, "of the population; what it names pins the members"
 
 
@@ -308,7 +308,7 @@ def test_no_name_of_a_member_passes_for_a_line_of_the_result(
     lines = capsys.readouterr().out.rstrip("\n").split("\n")
     assert r"  member        ds\n\x1b[2JVERIFIED: 0, not compared" in lines
     assert all(line.isprintable() for line in lines)
-    assert lines.count("VERIFIED") == 1
+    assert lines.count("CONSISTENT") == 1
 
 
 def test_a_first_line_that_cannot_be_read_is_named_with_members_too(
