@@ -267,7 +267,16 @@ PurposeOption: TypeAlias = Annotated[
     str | None, typer.Option(help="Why; auditors read it beside the charge, for good.")
 ]
 AttemptOption: TypeAlias = Annotated[str | None, typer.Option(help="Continue an earlier attempt.")]
-WaitOption: TypeAlias = Annotated[bool, typer.Option("--wait", help="Wait for the job.")]
+
+
+@dataclass(frozen=True)
+class Waiting:
+    """Whether a command waits for its job, and for how long."""
+
+    wait: Annotated[bool, typer.Option("--wait", help="Wait for the job, with a progress bar.")] = False
+    timeout: Annotated[float | None, typer.Option(help="Seconds to wait at most. The job goes on.", min=0)] = None
+
+
 YesOption: TypeAlias = Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")]
 ReceiptOption: TypeAlias = Annotated[
     bool, typer.Option("--receipt", help="Print every draw that the price pays for, and why they add up.")

@@ -403,7 +403,7 @@ def _account_facts(account: dict[str, Any]) -> dict[str, str | None]:
     return {
         "accountant": account["accountant"],
         **{name: amount(account, name) for name in ("cap", "charged", "reserved", "remaining")},
-        "with its population": amount(account, "available") if is_limited_by_population(account) else None,
+        "for one job": amount(account, "available") if is_limited_further(account) else None,
     }
 
 
@@ -415,13 +415,13 @@ def erased(item: dict[str, Any]) -> str:
 def balance_cells(account: dict[str, Any]) -> list[str]:
     """Accountant and the four amounts of an account, for a table."""
     left = account["remaining"]
-    if is_limited_by_population(account):
-        left += f" (with its population: {account['available']})"
+    if is_limited_further(account):
+        left += f" (for one job: {account['available']})"
     return [*(account[name] for name in ("accountant", "cap", "charged", "reserved")), left]
 
 
-def is_limited_by_population(account: dict[str, Any]) -> bool:
-    """Whether the cap of a dataset's population leaves less than the dataset's own cap."""
+def is_limited_further(account: dict[str, Any]) -> bool:
+    """Whether a population or the rules leave less to one job than the cap; the balance does not say which."""
     return bool(account.get("available", account["remaining"]) != account["remaining"])
 
 

@@ -27,7 +27,7 @@ from typing import Annotated, Any
 import typer
 
 from app.cli import jobs, ledger, models
-from app.cli.command import ADMIN_KEY_FILE, Client, Plain, command
+from app.cli.command import ADMIN_KEY_FILE, Client, Plain, Waiting, command
 from app.cli.output import Output, amount
 from app.core import processes
 from app.core.errors import InstallationError
@@ -217,7 +217,7 @@ class _Tour:
         accepted = self._client.train(
             {"dataset": self.name, "name": "demo forest", "epsilon": EPSILON, "purpose": PURPOSE}
         )
-        job = jobs.follow(self._client, accepted["job_id"], self._output)
+        job = jobs.follow(self._client, accepted["job_id"], self._output, Waiting())
         if job["state"] != "succeeded":
             raise InstallationError(jobs.ended(job))
         self.model_id = job["model_id"]

@@ -1,13 +1,14 @@
 """Implements ``grovekeeper jobs``, and prints quotes and jobs of every kind for the commands that ask for them."""
 
 import json
-from collections.abc import Callable, Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping
 from fractions import Fraction
 from typing import Annotated, Any
 
 import typer
 
-from app.cli.command import Client, Group, JobArgument, Remote
+from app.cli.command import Client, Group, JobArgument, Remote, Waiting
 from app.cli.output import GIVEN_EARLIER, Output, amount
 from app.cli.problems import ExitCode
 from app.jobs.states import ENDED
@@ -15,6 +16,7 @@ from grovekeeper_client.errors import REASONS
 
 app = Group("Look at jobs, and cancel them.")
 
+_LOOK_S = 1.0  # seconds between two looks at a job whose wait has a limit
 _DONE = {"train": "trained model", "profile": "released profile", "evaluation": "released evaluation"}
 _SHOWN_BY = {"train": "models", "profile": "profiles", "evaluation": "evaluations"}
 
@@ -39,14 +41,14 @@ def list_jobs(
 def show(
     call: Remote,
     job_id: JobArgument,
-    wait: Annotated[bool, typer.Option("--wait", help="Wait for the job, with a progress bar.")] = False,
+    waiting: Waiting,
 ) -> None:
     """Show a job."""
     output = call.output
     with call.client() as client:
         job = client.job(job_id)
-        if wait:
-            finish(output, job if job["state"] in ENDED else follow(client, job_id, output))
+        if waiting.wait:
+            finish(output, job if job["state"] in ENDED else follow(client, job_id, output, waiting))
             return
     output.answer(job)
     output.facts(
@@ -81,7 +83,7 @@ def show_accepted(
     accepted: dict[str, Any],
     output: Output,
     *,
-    wait: bool,
+    waiting: Waiting,
     show: Callable[[dict[str, Any]], None] | None = None,
 ) -> None:
     """Prints what a job of any kind reserved when it was accepted, and follows the job to its end on request.
@@ -94,27 +96,53 @@ def show_accepted(
     output.say(f"accepted as job {accepted['job_id']}, which reserved {amount(accepted['price'])}{second}")
     if accepted["state"] == "waiting":
         output.say("the job waits for the approval of an owner other than you, for at most a week")
-    if wait:
-        finish(output, follow(client, accepted["job_id"], output), show=show)
+    if waiting.wait:
+        finish(output, follow(client, accepted["job_id"], output, waiting), show=show)
         return
     output.answer(accepted)
     output.hint(f"grovekeeper jobs show {accepted['job_id']} --wait")
 
 
-def follow(client: Client, job_id: str, output: Output) -> dict[str, Any]:
-    """Waits for a job with a progress bar of finished trees, if it grows any; returns it in its last state."""
+def follow(client: Client, job_id: str, output: Output, waiting: Waiting) -> dict[str, Any]:
+    """Waits for a job with a progress bar of finished trees, if it grows any; returns it in its last state.
+
+    The wait ends where only another person can go on: an approval may take a week.
+    """
     from app.cli import tables  # loads rich
 
+    jobs = client.follow_job(job_id) if waiting.timeout is None else _looks(client, job_id, waiting.timeout)
+    last: dict[str, Any] = {}
     try:
         with tables.progress_of_job(hidden=output.as_json) as show:
-            return client.wait_for_job(job_id, on_change=show)
+            for job in jobs:
+                if job != last:
+                    show(job)
+                last = job
+                if job["state"] == "waiting":
+                    break
+        return last
     except KeyboardInterrupt:
         output.complain(f"the job goes on; follow it with: grovekeeper jobs show {job_id} --wait")
         raise
 
 
+def _looks(client: Client, job_id: str, timeout_s: float) -> Iterator[dict[str, Any]]:
+    """The job as it is every second, until it has ended or the time has passed."""
+    until = time.monotonic() + timeout_s
+    while True:
+        job = client.job(job_id)
+        yield job
+        left_s = until - time.monotonic()
+        if job["state"] in ENDED or left_s <= 0:
+            return
+        time.sleep(min(_LOOK_S, left_s))
+
+
 def finish(output: Output, job: dict[str, Any], *, show: Callable[[dict[str, Any]], None] | None = None) -> None:
-    """Prints a finished job, then its output or the next command; a job that did not succeed ends with 1."""
+    """Prints a finished job, then its output or the next command.
+
+    A job that did not succeed ends with 1, and a job that goes on without the command with 6.
+    """
     if output.as_json:
         output.json(job)
     elif job["state"] == "succeeded":
@@ -123,6 +151,10 @@ def finish(output: Output, job: dict[str, Any], *, show: Callable[[dict[str, Any
             output.hint(next_command(job))
         else:
             show(job)
+    if job["state"] not in ENDED:
+        why = "waits for an approval" if job["state"] == "waiting" else f"is {job['state']}"
+        output.complain(f"job {job['id']} {why} and goes on; follow it with: grovekeeper jobs show {job['id']} --wait")
+        raise typer.Exit(ExitCode.GOES_ON)
     if job["state"] != "succeeded":
         output.complain(ended(job))
         raise typer.Exit(ExitCode.FAILED)

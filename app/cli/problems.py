@@ -103,6 +103,8 @@ class ExitCode(IntEnum):
     """The budget or the rules of the dataset do not admit the request."""
     NOT_ALLOWED = 4
     UNREACHABLE = 5
+    GOES_ON = 6
+    """A wait ended before its job: the job waits for an approval, or the time of ``--timeout`` has passed."""
 
 
 _BY_TYPE = {

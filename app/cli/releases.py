@@ -17,7 +17,7 @@ from app.cli.command import (
     ReceiptOption,
     Remote,
     ScopeOption,
-    WaitOption,
+    Waiting,
     as_typed,
     given,
     one_attempt,
@@ -76,8 +76,8 @@ def run(
     call: Remote,
     model_id: ModelArgument,
     spend: SpendOptions,
+    waiting: Waiting,
     metric: MetricOption = None,
-    wait: WaitOption = False,
     idempotency_key: AttemptOption = None,
 ) -> None:
     """Reserve budget and evaluate a model. Choose held-out cells as the scope."""
@@ -85,7 +85,7 @@ def run(
         body = spend.to_json(client, model_id) | {"metrics": metric or ["accuracy"]}
         with one_attempt(call.output, idempotency_key) as key:
             accepted = client.evaluate(model_id, body, idempotency_key=key)
-        show_accepted(client, accepted, call.output, wait=wait, show=partial(_show_made, client, call.output))
+        show_accepted(client, accepted, call.output, waiting=waiting, show=partial(_show_made, client, call.output))
 
 
 @dataclass(frozen=True)
@@ -104,7 +104,7 @@ def best(
     call: Remote,
     models: ModelsArgument,
     selection: SelectionOptions,
-    wait: WaitOption = False,
+    waiting: Waiting,
     idempotency_key: AttemptOption = None,
 ) -> None:
     """Reserve budget and choose the best of several models, for one price."""
@@ -118,7 +118,7 @@ def best(
             return
         with one_attempt(call.output, idempotency_key) as key:
             accepted = client.select_model(body, idempotency_key=key)
-        show_accepted(client, accepted, call.output, wait=wait, show=partial(_show_made, client, call.output))
+        show_accepted(client, accepted, call.output, waiting=waiting, show=partial(_show_made, client, call.output))
 
 
 @evaluation_commands.command("list")
@@ -261,9 +261,9 @@ def quote(call: Remote, request: ProfileOptions, receipt: ReceiptOption = False)
 def release(
     call: Remote,
     request: ProfileOptions,
+    waiting: Waiting,
     name: Annotated[str | None, typer.Option(help="A name for the profile.")] = None,
     purpose: PurposeOption = None,
-    wait: WaitOption = False,
     idempotency_key: AttemptOption = None,
 ) -> None:
     """Reserve budget and release a profile, which later jobs reuse with --profile at no privacy cost."""
@@ -271,7 +271,7 @@ def release(
         body = request.to_json(client) | {"name": name, "purpose": purpose}
         with one_attempt(call.output, idempotency_key) as key:
             accepted = client.release_profile(request.dataset, body, idempotency_key=key)
-        show_accepted(client, accepted, call.output, wait=wait)
+        show_accepted(client, accepted, call.output, waiting=waiting)
 
 
 @profile_commands.command("list")

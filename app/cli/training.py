@@ -21,6 +21,7 @@ from app.cli.command import (
     ReceiptOption,
     Remote,
     ScopeOption,
+    Waiting,
     WrongUse,
     as_typed,
     command,
@@ -178,9 +179,9 @@ def plan(
 def train(
     call: Remote,
     request: PlanOptions,
+    waiting: Waiting,
     name: Annotated[str | None, typer.Option(help="A name for the model.")] = None,
     purpose: PurposeOption = None,
-    wait: Annotated[bool, typer.Option("--wait", help="Wait for the job, with a progress bar.")] = False,
     idempotency_key: AttemptOption = None,
 ) -> None:
     """Reserve budget and train a forest."""
@@ -188,7 +189,7 @@ def train(
         body = request.to_json(client) | {"name": name, "purpose": purpose}
         with one_attempt(call.output, idempotency_key) as key:
             accepted = client.train(body, idempotency_key=key)
-        show_accepted(client, accepted, call.output, wait=wait)
+        show_accepted(client, accepted, call.output, waiting=waiting)
 
 
 def _range(parameter: dict[str, Any]) -> str:

@@ -226,7 +226,7 @@ def test_the_production_child_says_the_same_of_neighbours(tmp_path: Path, walk: 
     ]
     assert _difference(*result) == []
     (train,) = (each for name, each in result[0].items() if "child of train" in name)
-    assert train[:2] == (0, b".....")
+    assert train[:2] == (0, b"......")
 
 
 def test_a_count_of_rows_in_the_metadata_of_a_job_is_detected(

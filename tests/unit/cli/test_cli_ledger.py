@@ -92,8 +92,8 @@ def test_balances_say_what_a_population_leaves(run: Run, service: Any) -> None:
         text = json.dumps(service.answers["GET", path][1]).replace('"available": "1.5"', '"available": "0.2"')
         service.answers["GET", path] = (200, json.loads(text))
     for typed in (["ledger", "show"], ["ledger", "show", "census"], ["datasets", "list"]):
-        assert "1.5 (with its population: 0.2)" in run(*typed).stdout
-    assert "with its population  0.2 ε" in run("datasets", "show", "census").stdout
+        assert "1.5 (for one job: 0.2)" in run(*typed).stdout
+    assert "for one job  0.2 ε" in run("datasets", "show", "census").stdout
 
 
 def test_a_key_that_may_not_list_balances_is_told_to_name_a_dataset(run: Run, service: Any) -> None:

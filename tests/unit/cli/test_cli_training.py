@@ -2,13 +2,15 @@
 
 import json
 import shlex
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from rich.progress import Progress
 from typer.testing import Result
+
+from app.cli.problems import ExitCode
 
 Run = Callable[..., Result]
 
@@ -97,6 +99,27 @@ def test_jobs_that_grow_no_trees_say_what_they_do(
     assert reports == ["preparing this machine, once", doing, "succeeded"]
     assert ("3/3 trees" in shown) is (kind == "train")
     assert "0/0" not in shown
+
+
+@pytest.mark.parametrize("state", ["waiting", "queued", "running"])
+def test_a_wait_ends_before_a_job_that_goes_on(
+    run: Run, service: Any, monkeypatch: pytest.MonkeyPatch, *, state: str
+) -> None:
+    """An approval may take a week; a queue may be long, so a wait can have a limit."""
+    job = {**service.answers["GET", "/jobs/jb_1"][1], "state": state, "trees_done": 0}
+    service.answers["GET", "/jobs/jb_1"] = (200, job)
+
+    def followed(*_: object) -> Iterator[dict[str, Any]]:
+        yield job
+        raise AssertionError("the command goes on waiting")
+
+    monkeypatch.setattr("grovekeeper_client.client.Client.func.follow_job", followed)
+    limit = [] if state == "waiting" else ["--timeout", "0"]
+    shown = run("jobs", "show", "jb_1", "--wait", *limit)
+    assert shown.exit_code == ExitCode.GOES_ON == 6
+    assert "grovekeeper jobs show jb_1 --wait" in shown.stderr
+    assert ("waits for an approval" in shown.stderr) == (state == "waiting")
+    assert json.loads(run("jobs", "show", "jb_1", "--wait", *limit, "--json").stdout)["state"] == state
 
 
 @pytest.mark.parametrize("typed", [["datasets", "upload", "census", "rows.csv"], ["profiles", "show", "pf_1"]])
@@ -335,7 +358,7 @@ def test_interrupting_a_wait_says_that_the_job_goes_on(run: Run, monkeypatch: py
     def interrupted(*_arguments: object, **_options: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("grovekeeper_client.client.Client.func.wait_for_job", interrupted)
+    monkeypatch.setattr("grovekeeper_client.client.Client.func.follow_job", interrupted)
     result = run("train", "census", "-a", "mrf", "-e", "1", "--wait")
     assert result.exit_code == 1
     assert "the job goes on; follow it with: grovekeeper jobs show jb_1 --wait" in result.stderr
