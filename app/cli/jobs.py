@@ -110,9 +110,9 @@ def follow(client: Client, job_id: str, output: Output, waiting: Waiting) -> dic
     """
     from app.cli import tables  # loads rich
 
-    jobs = client.follow_job(job_id) if waiting.timeout is None else _looks(client, job_id, waiting.timeout)
     last: dict[str, Any] = {}
     try:
+        jobs = client.follow_job(job_id) if waiting.timeout is None else _looks(client, job_id, waiting.timeout)
         with tables.progress_of_job(hidden=output.as_json) as show:
             for job in jobs:
                 if job != last:
