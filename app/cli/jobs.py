@@ -254,8 +254,8 @@ def expected(expected: Mapping[str, Any], *, recover: int | None) -> str:
         low, middle, high = (round(100 * band[name]) for name in ("low", "middle", "high"))
         names = ", ".join(table["table"] for table in expected["tables"])
         sentences.append(
-            f"Similar public tables ({names}) recovered {low} to {high} %, in the middle {middle} %, of what a forest "
-            "without privacy gains over the largest class."
+            f"Similar public tables ({names}) recovered {middle} % in the middle, half of them between {low} and "
+            f"{high} %, of what a forest without privacy gains over the largest class."
         )
     if expected["note"]:
         sentences.append(expected["note"])

@@ -260,14 +260,14 @@ def test_a_quote_shows_what_public_tables_recovered_and_the_epsilon_of_a_needed_
     expected = idle_server.admin.http.post("/plans", json=request).json()["expected_accuracy"]
     needed = next(at["epsilon"] for at in expected["curve"] if at["middle"] >= 0.85)
     page = browser.get(path, params={"algorithm": "rpf", "epsilon": "0.5", "recover": "85"}).text
-    assert f"(in the middle {round(100 * expected['band']['middle'])} %)" in page
+    assert f"recovered {round(100 * expected['band']['middle'])} % in the middle" in page
     assert all(f">{table['table']}</text>" in page for table in expected["tables"])
     assert f"recovered 85 % from ε = {needed} on" in page
     shown = " ".join(page.split())
     assert expected["sentence"] in shown
     assert expected["sentence"].startswith("Expect about ")
     assert all(name in expected["sentence"] for name in expected["without_gain"])
-    assert f"in the middle {expected['auroc']['middle']:.2f}" in expected["sentence"]
+    assert f"{expected['auroc']['middle']:.2f} in the middle" in expected["sentence"]
     assert browser.get(path, params={"algorithm": "rpf", "epsilon": "0.5", "recover": "x"}).status_code == 422
     unknown = idle_server.uploaded(public_size=None)["id"]
     page = browser.get(f"/ui/datasets/{unknown}/train", params={"algorithm": "rpf", "epsilon": "0.5"}).text

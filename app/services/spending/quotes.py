@@ -150,16 +150,22 @@ def expected_accuracy(algorithm: str, parts: Sequence[PricedPart], *, rows: int 
     )
 
 
+_ALL = 100
+
+
 def _unknown(note: str) -> ExpectedAccuracyOut:
     return ExpectedAccuracyOut(sentence=None, band=None, tables=[], without_gain=[], auroc=None, curve=[], note=note)
 
 
 def _sentence(band: Band) -> str:
     """What a person may expect: a share first, since a quote knows neither of the accuracies that it lies between."""
+    percent = round(100 * band.middle)
+    share = "all" if percent >= _ALL else f"{percent} %"  # chance lets a private forest be better than another forest
     sentences = [
-        f"Expect about {round(100 * band.middle)} % of what a forest without privacy gains over always answering the "
-        f"commonest class, the middle of {len(band.tables)} similar public tables: {_percent(band.accuracy)} right "
-        f"where these two are {_percent(band.forest)} and {_percent(band.majority)} right."
+        f"Expect about {share} of what a forest without privacy gains over always answering the commonest class, as in "
+        f"the middle of {len(band.tables)} similar public tables. There, {_percent(band.accuracy)} of the answers were "
+        f"right, those of a forest without privacy {_percent(band.forest)}, and the commonest class "
+        f"{_percent(band.majority)}; your table may be easier or harder."
     ]
     if band.without_gain:
         n_tables = len(band.tables) + len(band.without_gain)
@@ -171,8 +177,8 @@ def _sentence(band: Band) -> str:
     if band.auroc is not None:
         auroc = band.auroc
         sentences.append(
-            f"AUROC on {auroc.n_tables} similar tables of two classes: {auroc.low:.2f} to {auroc.high:.2f}, in the "
-            f"middle {auroc.middle:.2f}; without privacy {auroc.without_privacy:.2f}."
+            f"AUROC on {auroc.n_tables} similar tables of two classes: {auroc.middle:.2f} in the middle, half of them "
+            f"between {auroc.low:.2f} and {auroc.high:.2f}; without privacy {auroc.without_privacy:.2f}."
         )
     return " ".join(sentences)
 
@@ -211,8 +217,8 @@ def _words(run: Run) -> str:
 def _nearest_band(curve: Sequence[Band], epsilon: float) -> str:
     nearest = min(curve, key=lambda band: abs(math.log(band.epsilon / epsilon)))
     return (
-        f"Not measured for this size at ε = {_text(epsilon)}. Nearest measured: ε = {nearest.epsilon:g}, where similar "
-        f"tables recovered {100 * nearest.low:.0f} to {100 * nearest.high:.0f} %."
+        f"Not measured for this size at ε = {_text(epsilon)}. Nearest measured: ε = {nearest.epsilon:g}, where half "
+        f"of the similar tables recovered between {100 * nearest.low:.0f} and {100 * nearest.high:.0f} %."
     )
 
 
