@@ -1,4 +1,9 @@
-"""Hooks of the site: lists the operations of the API, and turns links to files outside the site into plain text."""
+"""Hooks of the site: turns links to files outside the site into plain text.
+
+Run as a program, it writes the list of operations::
+
+    python docs/site_hooks.py
+"""
 
 import json
 import re
@@ -6,7 +11,13 @@ from pathlib import Path
 from typing import Any
 
 _ROOT = Path(__file__).parents[1]
-_MARK = "<!-- operations -->"
+REFERENCE = _ROOT / "docs" / "http-reference.md"
+_BEGIN = """# Every operation
+
+Made from `openapi/openapi.json` by `python docs/site_hooks.py`. [The API by example](api.md) explains the operations,
+and a running service shows its own document at `/openapi.json`.
+
+"""
 _LINK = re.compile(r"(?<!!)\[([^\]]+)\]\(([^)#\s]+)(#[^)\s]*)?\)")
 _OMITTED = {"notebooks", "examples"}
 
@@ -14,7 +25,7 @@ _OMITTED = {"notebooks", "examples"}
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     """Called by mkdocs for each page before the Markdown is read."""
     folder = Path(page.file.abs_src_path).parent
-    return _LINK.sub(lambda link: _kept(link, folder), markdown.replace(_MARK, _operations()))
+    return _LINK.sub(lambda link: _kept(link, folder), markdown)
 
 
 def _kept(link: re.Match[str], folder: Path) -> str:
@@ -28,6 +39,11 @@ def _kept(link: re.Match[str], folder: Path) -> str:
         return link[0]
     name = path.relative_to(_ROOT).as_posix() if path.is_relative_to(_ROOT) else target
     return text if text.strip("`") == name else f"{text} (`{name}`)"
+
+
+def reference() -> str:
+    """The page of all operations."""
+    return _BEGIN + _operations()
 
 
 def _operations() -> str:
@@ -57,3 +73,7 @@ def _schemas(part: dict[str, Any]) -> str:
         if name != "Problem":
             listed.append(f"`{name}`" if name else f"`{media}`")
     return ", ".join(listed)
+
+
+if __name__ == "__main__":
+    REFERENCE.write_text(reference(), encoding="utf-8")

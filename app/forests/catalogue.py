@@ -35,6 +35,7 @@ from app.forests.algorithms.rpf.read import ReweightedFamily
 from app.forests.bins.noisy_counts import mu_squared
 from app.forests.bins.quantile_bins import ReusedProfile
 from app.forests.contract.algorithm import (
+    POINTER,
     About,
     Algorithm,
     Described,
@@ -268,7 +269,8 @@ def plan(request: PlanRequest, schema: Schema) -> Plan:
     """
     choice = Choice(request.algorithm, request.parameters, ())
     if request.algorithm == AUTO.slug:
-        read_all(AUTO.parameters, request.parameters)
+        if request.parameters:
+            raise InvalidRequest.at(POINTER, "not-with-auto", accepted=BY_SLUG)
         choice = AUTO.choose(public_facts(request, schema, AUTO.adjacency))
     mechanism = algorithm(choice.slug)
     facts = _facts_for(mechanism, request, schema)

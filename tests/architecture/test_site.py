@@ -3,6 +3,7 @@
 import html
 import json
 import re
+import runpy
 from pathlib import Path
 
 import pytest
@@ -38,6 +39,11 @@ def test_the_reference_lists_every_operation(site: Path) -> None:
     paths = json.loads((ROOT / "openapi" / "openapi.json").read_text("utf-8"))["paths"]
     named = {f"{method.upper()} {path}" for path, methods in paths.items() for method in methods}
     assert {operation for operation in named if f">{operation}<" not in page} == set()
+
+
+def test_the_reference_in_the_repository_is_that_of_the_document() -> None:
+    hooks = runpy.run_path(str(ROOT / "docs" / "site_hooks.py"))
+    assert hooks["REFERENCE"].read_text("utf-8") == hooks["reference"](), "run: python docs/site_hooks.py"
 
 
 def test_the_pictures_are_those_of_the_measurements() -> None:

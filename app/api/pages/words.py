@@ -95,6 +95,7 @@ _FIELD_PROBLEMS: Mapping[str, str] = {
     "too-few": "Needs more values.",
     "above-upper": "Larger than the upper bound.",
     "not-distinct": "Occurs twice.",
+    "not-with-auto": "auto chooses the parameters itself: name an algorithm to set them.",
     "not-an-amount": "Not a decimal number, such as 0.5 or 1e-6.",
     "not-a-number": "Not a number.",
     "not-an-integer": "Not a whole number.",
