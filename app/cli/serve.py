@@ -30,6 +30,7 @@ from app.core.processes import Periodic, Stop, stop_signals
 from app.core.settings import PREFIX, SETTINGS, Settings
 from app.forests import code_cache
 from app.services.datasets.erase import erase_due
+from app.services.execution.sweep import expire_jobs
 from app.services.installation import Installation
 from app.services.keys import record_uses
 from app.services.ledger.heads import Heads, HeadWriter
@@ -117,6 +118,7 @@ def upkeep(installation: Installation, heads: Heads) -> list[Periodic]:
         periodic("webhooks", deliver, limits.WEBHOOK_INTERVAL_S, confirms=True),
         periodic("last uses", lambda _: record_uses(installation), limits.LAST_USES_INTERVAL_S),
         periodic("copies", lambda _: installation.files.tidy(), limits.COPIES_INTERVAL_S),
+        periodic("overdue jobs", lambda _: expire_jobs(installation), limits.SWEEP_INTERVAL_S, confirms=True),
         periodic("erasures", lambda _: erase_due(installation), limits.ERASURE_INTERVAL_S, confirms=True),
     ]
 

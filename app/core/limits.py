@@ -189,6 +189,7 @@ MIN_FREE_DISK_BYTES = 64 * 1024 * 1024  # Free bytes on the disk of the home bel
 MAX_WAITING_UPLOADS = 4
 JOB_PROBE_BYTES = 1024 * 1024  # Bytes that a worker writes to the folder of a job before the charge
 CHILD_LOAD_S = 900  # Seconds in which the child of a job has to load its code, which a new machine compiles
+SWEEP_INTERVAL_S = 2.0  # Seconds between two looks of a process for jobs whose workers died
 LOAD_RETRY_S = 30  # Seconds between two attempts of a worker that could not load the code of jobs
 MAX_LOGGED_FRAMES = 20  # Frames of a traceback in one line of the log
 # Event streams of one API process: fewer than its requests, so that streams leave room for other requests.

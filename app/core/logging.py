@@ -34,6 +34,7 @@ PUBLIC_FIELDS = (
     "dataset_id",
     "upload_id",
     "job_id",
+    "reservation_id",
     "model_id",
     "key_id",
     "worker_id",

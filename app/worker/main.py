@@ -24,7 +24,6 @@ from app.services.ledger.heads import Heads
 from app.worker import supervise
 from app.worker.supervise import CHILDREN, Supervisor
 
-SWEEP_INTERVAL_S = 2.0
 TIDY_ROWS_INTERVAL_S = 600.0
 _log = logging.getLogger(__name__)
 
@@ -174,7 +173,7 @@ class _Loop:
             raise Stopped
 
     def _sweep_when_due(self) -> None:
-        if time.monotonic() - self._swept_at >= SWEEP_INTERVAL_S:
+        if time.monotonic() - self._swept_at >= limits.SWEEP_INTERVAL_S:
             self._swept_at = time.monotonic()
             self._publish_heads()
             erase_due(self._installation)

@@ -6,11 +6,14 @@ from pathlib import Path
 
 import pytest
 
+from app.cli.serve import upkeep
 from app.core import limits
 from app.core.errors import BudgetExceeded, LeaseLost
 from app.jobs import queue
 from app.services.execution import charge, run_job
 from app.services.execution.sweep import expire_jobs
+from app.services.ledger.heads import Heads
+from tests.crash.conftest import eventually
 from tests.support.crash_scene import Scene, opened
 from tests.support.job_kinds import submitted_and_claimed
 from tests.support.sweeping import expired_at
@@ -48,14 +51,32 @@ def test_a_lease_that_began_before_the_clock_was_set_back_ends_like_one_that_beg
     assert scene.end(job_id) == ("queued", None, ["reserve"])
 
 
-def test_a_charged_job_whose_lease_is_over_is_lost_and_spent(scene: Scene) -> None:
+def test_a_serving_process_ends_a_lost_job_while_every_worker_is_busy(scene: Scene) -> None:
+    """A worker sweeps between two jobs, and a job may take hours."""
+    job_id, claim = submitted_and_claimed(scene)
+    charge.charge_claimed(scene.installation, claim)
+    with scene.installation.database.write() as session:
+        queue.job(session, job_id).lease_until = scene.installation.database.now(session) - timedelta(seconds=1)
+    tasks = upkeep(scene.installation, Heads(scene.installation))
+    for task in tasks:
+        task.start()
+    assert eventually(lambda: scene.end(job_id)[:2] == ("failed", "lost"), within_s=60)
+    for task in tasks:
+        task.stop()
+
+
+def test_a_charged_job_whose_lease_is_over_is_lost_and_spent(scene: Scene, caplog: pytest.LogCaptureFixture) -> None:
     job_id, claim = submitted_and_claimed(scene)
     charge.charge_claimed(scene.installation, claim)
     lease_until = scene.job(job_id).lease_until
     assert lease_until is not None
     assert expired_at(scene.installation, lease_until) == 0
+    assert not caplog.records
     assert expired_at(scene.installation, lease_until + A_MICROSECOND) == 1
     assert scene.end(job_id) == ("failed", "lost", ["reserve", "charge"])
+    (warning,) = caplog.records
+    facts = (warning.levelname, vars(warning)["job_id"], vars(warning)["reservation_id"])
+    assert facts == ("WARNING", job_id, scene.job(job_id).parts[0].reservation_id)
     assert scene.verified().tightest.charged == 10_000_000
 
 

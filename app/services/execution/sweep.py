@@ -5,6 +5,7 @@ may have resumed.
 """
 
 import hashlib
+import logging
 import shutil
 from collections.abc import Collection
 from contextlib import suppress
@@ -24,6 +25,8 @@ from app.registry import models
 from app.services.datasets.erase import SWEEPER, complete_erasures, erase_remains
 from app.services.installation import Installation
 from app.services.jobs import notices
+
+_log = logging.getLogger(__name__)
 
 STALE_UPLOAD = timedelta(hours=24)
 """No upload can still be running after this long."""
@@ -121,6 +124,11 @@ def _end_overdue(session: Session, row: JobRow, *, at: datetime, closed: Collect
     if row.state == JobState.RUNNING and row.lease_until is not None and row.lease_until < at:
         if row.charged_at is not None:
             notices.end_job(session, row, state=JobState.FAILED, reason=EndReason.LOST, at=at)
+            for part in row.parts:
+                _log.warning(
+                    "a paid job was lost with its worker, and its charge stays",
+                    extra={"job_id": row.id, "dataset_id": part.dataset, "reservation_id": part.reservation_id},
+                )
             return True
         queue.requeue(row)
         if not waited_too_long:
