@@ -6,8 +6,10 @@ another thread, so that the signal handlers of its server are not installed.
 """
 
 import http.client
+import json
 import logging
 import os
+import shutil
 import socket
 import sys
 import threading
@@ -138,6 +140,7 @@ def serve(settings: Settings, *, announce: Callable[[str], None]) -> None:
     _limit_memory()
     with stop_signals() as stop, bound(settings.host, settings.port) as listener:
         prepare(settings)
+        _require_space(settings)
         pool = WorkerPool(settings.workers, environ=worker_environment(settings), secrets=worker_secrets(settings))
         api = _api(settings, listener)
         try:
@@ -181,7 +184,7 @@ def serve_api(settings: Settings, *, announce: Callable[[str], None]) -> None:
         api.start()
         is_ready = False
         while api.lives and not stop.begun.wait(_TICK_S):
-            if not is_ready and _readiness(listener) == http.client.OK:
+            if not is_ready and _readiness(listener)[0] == http.client.OK:
                 is_ready = True
                 announce(address(settings.host, listener))
         api.begin_stop()
@@ -254,23 +257,43 @@ def _became_ready(api: ApiThread, listener: socket.socket, stop: Stop) -> bool:
     Raises:
         InstallationError: the API did not answer 200 within :data:`READY_WITHIN_S` seconds.
     """
+    reason = "nothing answers"
     for _ in range(int(READY_WITHIN_S / _TICK_S)):
         if not api.lives or stop.begun.is_set():
             return False
-        if _readiness(listener) == http.client.OK:
+        status, answer = _readiness(listener)
+        if status == http.client.OK:
             return True
+        reason = answer or reason
         stop.begun.wait(_TICK_S)
-    raise InstallationError("the service did not become ready; see the log")
+    raise InstallationError(f"the service did not become ready: {reason}; see the log")
 
 
-def _readiness(listener: socket.socket) -> int | None:
+def _require_space(settings: Settings) -> None:
+    """Checks the disk of the home before the first request, as ``/readyz`` does at every request.
+
+    Raises:
+        InstallationError: the disk is nearly full.
+    """
+    free = shutil.disk_usage(settings.home).free
+    if free < limits.MIN_FREE_DISK_BYTES:
+        needed = limits.MIN_FREE_DISK_BYTES // 2**20
+        raise InstallationError(
+            f"{free // 2**20} MiB are free on the disk of {settings.home}, and the service needs {needed} MiB: "
+            "make room, or name another home with GROVEKEEPER_HOME"
+        )
+
+
+def _readiness(listener: socket.socket) -> tuple[int | None, str | None]:
+    """The status of ``/readyz``, and why the service is not ready."""
     host, port = listener.getsockname()[:2]
     host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104  # all addresses: loopback is one
     connection = http.client.HTTPConnection(host, port, timeout=5)
     try:
         connection.request("GET", "/readyz")
-        return connection.getresponse().status
-    except (OSError, http.client.HTTPException):
-        return None
+        answer = connection.getresponse()
+        return answer.status, json.loads(answer.read()).get("detail")
+    except (OSError, http.client.HTTPException, ValueError):
+        return None, None
     finally:
         connection.close()

@@ -1,10 +1,12 @@
 """The parts of ``serve`` that need no server: addresses, secrets, environments, the demo's data."""
 
 import os
+import shutil
 import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -117,3 +119,12 @@ def test_the_demo_holds_out_rows_that_it_never_uploads(tmp_path: Path) -> None:
     assert all(list(row) == features for row in dataset.held_out)
     assert set(dataset.held_out_labels) == set(dataset.schema["label"]["classes"])
     assert dataset.held_out[0] != dict(zip(features, uploaded[1].split(","), strict=False))
+
+
+def test_a_small_disk_is_named_before_the_first_request(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    settings = Settings.from_environment({"GROVEKEEPER_HOME": str(tmp_path)})
+    serve._require_space(settings)
+    usage = shutil.disk_usage(tmp_path)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(**usage._asdict() | {"free": 5 * 2**20}))
+    with pytest.raises(InstallationError, match=r"^5 MiB are free on the disk of .*, and the service needs 64 MiB"):
+        serve._require_space(settings)
