@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Mapping
 from decimal import Decimal
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, TypeAlias
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin
@@ -26,6 +26,27 @@ from grovekeeper_client.service import Grovekeeper
 
 class LeakWarning(UserWarning):
     """A step of a pipeline was fitted on private rows; the numbers in it are not covered by any guarantee."""
+
+
+Bounds: TypeAlias = tuple[Any, Any] | Mapping[str, tuple[float, float]]
+
+
+def _pairs(bounds: Bounds, names: list[str]) -> list[tuple[float, float]]:
+    """The bounds of each column.
+
+    Raises:
+        ValueError: the names or the numbers of bounds are not those of the columns.
+    """
+    if isinstance(bounds, Mapping):
+        if set(bounds) != set(names):
+            raise ValueError(f"bounds by name need every column and no other: {', '.join(names)}")
+        return [(float(low), float(high)) for low, high in map(bounds.__getitem__, names)]
+    low, high = bounds
+    for side in (low, high):
+        if np.ndim(side) and np.shape(side) != (len(names),):
+            raise ValueError(f"each side of bounds is one number, or one for each of the {len(names)} columns")
+    both = [np.broadcast_to(np.asarray(side, dtype=float), len(names)).tolist() for side in (low, high)]
+    return list(zip(*both, strict=True))
 
 
 class PrivateForestClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -50,7 +71,8 @@ class PrivateForestClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[m
             the client counts, in this process. With ``upload`` the service counts: the first fit opens the population
             with this cap.
         upload: let ``fit(X, y)`` upload its arguments.
-        bounds: of every column of ``X``, for uploads: public numbers, never those of ``X``.
+        bounds: of the columns of ``X``, for uploads: public numbers, never those of ``X``. ``(low, high)``, each a
+            number for all columns or a sequence with one for each; or a pair by name of column, for every column.
         schema: public schema of ``X`` and ``y``, for uploads, in place of ``bounds``: the ``schema`` of a declaration.
         service: connection; default that of the environment.
 
@@ -73,7 +95,7 @@ class PrivateForestClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[m
         purpose: str | None = None,
         max_epsilon: Amount | None = None,
         upload: bool = False,
-        bounds: tuple[float, float] | None = None,
+        bounds: Bounds | None = None,
         schema: Mapping[str, Any] | None = None,
         service: Grovekeeper | None = None,
     ) -> None:
@@ -188,7 +210,7 @@ class PrivateForestClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[m
         if len(self.classes_) < 2:
             raise ValueError("a classifier needs rows of two classes or more, and y has only one class")
         names = [str(name) for name in getattr(self, "feature_names_in_", map("x{}".format, range(X.shape[1])))]
-        return uploads.of_numbers(X, codes, names=names, bounds=self.bounds, classes=list(self.classes_))
+        return uploads.of_numbers(X, codes, names=names, bounds=_pairs(self.bounds, names), classes=list(self.classes_))
 
     def _answer(self, X: Any) -> Mapping[str, list[Any]]:
         check_is_fitted(self)

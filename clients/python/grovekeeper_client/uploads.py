@@ -44,7 +44,7 @@ class Insisting(TypedDict, total=False):
 
 
 def of_numbers(
-    X: Any, codes: Any, *, names: Sequence[str], bounds: tuple[float, float], classes: Sequence[Any]
+    X: Any, codes: Any, *, names: Sequence[str], bounds: Sequence[tuple[float, float]], classes: Sequence[Any]
 ) -> tuple[dict[str, Any], Columns]:
     """Schema and columns of rows of numbers.
 
@@ -52,11 +52,13 @@ def of_numbers(
         X: PRIVATE numbers ``(n_rows, n_features)``; NaN is missing.
         codes: PRIVATE indices of classes ``(n_rows,)``.
         names: of the features; public.
-        bounds: of every feature; public.
+        bounds: of each feature; public.
         classes: public.
     """
-    lower, upper = map(float, bounds)
-    features = [{"name": name, "type": "numeric", "lower": lower, "upper": upper, "missing": True} for name in names]
+    features = [
+        {"name": name, "type": "numeric", "lower": lower, "upper": upper, "missing": True}
+        for name, (lower, upper) in zip(names, bounds, strict=True)
+    ]
     texts = [str(plain(name)) for name in classes]
     label = next(name for name in (_LABEL, *(f"{_LABEL}{n}" for n in range(len(names)))) if name not in names)
     columns: Columns = {
