@@ -11,7 +11,7 @@ from typing import Any, Literal, TypeAlias
 
 _BATCH_ROWS = 65_536
 _NEEDS_PYARROW = (
-    "the upload of a DataFrame needs pyarrow (pip install pyarrow); or write a file and upload the file: "
+    "an upload or a prediction of this table needs pyarrow (pip install pyarrow); or write a file and upload the file: "
     'frame.to_csv("rows.csv", index=False), then upload("rows.csv")'
 )
 
@@ -125,9 +125,10 @@ def read(source: Any, schema: Mapping[str, Any]) -> Rows:
     """Reads rows by the public schema of a model.
 
     Args:
-        source: a DataFrame, a Table or RecordBatch, a NumPy array with two dimensions, a mapping from column to cells,
-            a sequence of mappings, or a sequence of sequences. Rows without names of columns have a cell for every
-            feature, in declared order.
+        source: a DataFrame, a Table or RecordBatch, a table of another library that gives a stream of Arrow (polars,
+            DuckDB, ibis; answered by an Arrow table), a NumPy array with two dimensions, a mapping from column to
+            cells, a sequence of mappings, or a sequence of sequences. Rows without names of columns have a cell for
+            every feature, in declared order.
         schema: of the model card.
 
     Raises:
@@ -136,6 +137,7 @@ def read(source: Any, schema: Mapping[str, Any]) -> Rows:
         TypeError: rows of another kind.
     """
     features = {feature["name"]: feature for feature in schema["features"]}
+    source = _of_stream(source)
     kind = kind_of(source)
     by_name = _named(source, kind, list(features))
     unknown = [name for name in by_name if name not in features]
@@ -179,7 +181,7 @@ def read_stream(answer: bytes) -> dict[str, Any]:
 
 
 def write_arrow(source: Any, file: Path, features: Sequence[Feature] = ()) -> None:
-    """Writes a DataFrame without its index, a Table or a RecordBatch as an Arrow file in batches of bounded size.
+    """Writes a DataFrame without its index, or a table that Arrow knows, as an Arrow file in batches of bounded size.
 
     Args:
         features: of the declared schema. Numbers and truth values in a column of categories become the text that they
@@ -189,6 +191,7 @@ def write_arrow(source: Any, file: Path, features: Sequence[Feature] = ()) -> No
         TypeError: rows of another kind, or a cell has a type that its feature does not take.
         ModuleNotFoundError: pyarrow is not installed.
     """
+    source = _of_stream(source)
     kind = kind_of(source)
     if kind not in ("pandas", "pyarrow"):
         raise TypeError(f"an upload is a file, a DataFrame or an Arrow table, not {type(source).__name__}")
@@ -207,6 +210,24 @@ def write_arrow(source: Any, file: Path, features: Sequence[Feature] = ()) -> No
             table = table.set_column(place, feature["name"], _array(feature, table.column(place)))
     with pyarrow.ipc.new_file(file, table.schema) as writer:
         writer.write_table(table, max_chunksize=_BATCH_ROWS)
+
+
+def _of_stream(source: Any) -> Any:
+    """A table of Arrow in place of rows that give a stream of Arrow: of polars, of a relation of DuckDB, of ibis.
+
+    Their views of texts become plain texts, which every version of the service reads.
+    """
+    if type(source).__module__.partition(".")[0] in ("pandas", "pyarrow") or not hasattr(source, "__arrow_c_stream__"):
+        return source
+    try:
+        import pyarrow
+    except ModuleNotFoundError:
+        raise ModuleNotFoundError(_NEEDS_PYARROW, name="pyarrow") from None
+
+    table = pyarrow.RecordBatchReader.from_stream(source).read_all()
+    texts = pyarrow.large_string()
+    plain = [field.with_type(texts) if pyarrow.types.is_string_view(field.type) else field for field in table.schema]
+    return table.cast(pyarrow.schema(plain))
 
 
 def kind_of(source: Any) -> Kind:

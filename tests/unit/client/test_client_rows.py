@@ -3,6 +3,7 @@
 import datetime
 import sys
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -217,3 +218,25 @@ def test_the_upload_of_a_frame_without_pyarrow_says_what_to_do(monkeypatch: pyte
         pytest.fail("nothing can be uploaded")
     assert "to_csv" in str(refused.value)
     assert refused.value.__suppress_context__
+
+
+class OfAnotherLibrary:
+    """A table that gives a stream of Arrow and has nothing else, like a relation of DuckDB."""
+
+    def __init__(self, table: pa.Table) -> None:
+        self._table = table
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        return self._table.__arrow_c_stream__(requested_schema)
+
+
+def test_rows_of_another_library_that_gives_a_stream_are_a_table(tmp_path: Path) -> None:
+    plain = pa.table({"age": [39, None], "code": ["x", None]})
+    views = OfAnotherLibrary(plain.set_column(1, "code", plain.column("code").cast(pa.string_view())))
+    read = rows.read(views, SCHEMA)
+    assert read.kind == "pyarrow"
+    assert read.columns == rows.read(plain, SCHEMA).columns
+    rows.write_arrow(views, tmp_path / "rows.arrow", SCHEMA["features"])
+    written = pa.ipc.open_file(tmp_path / "rows.arrow").read_all()
+    assert written.to_pydict() == plain.to_pydict()
+    assert not pa.types.is_string_view(written.schema.field("code").type)
