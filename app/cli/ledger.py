@@ -264,11 +264,13 @@ def show_entries(output: Output, listed: Mapping[str, Any], *, indent: int = 0) 
 
 
 def _payer(entry: Mapping[str, Any], jobs: Mapping[str, Any]) -> str | None:
-    """What a job ran with its name, models and purpose, the reservation of an external mechanism, or the erased dataset
-    whose account goes on."""
+    """What a job ran with its name, models and purpose; the reservation of an external mechanism; the reason of a
+    change of the cap; or the erased dataset whose account goes on."""
     reference, job = entry["job_id"], jobs.get(entry["job_id"])
     if continued := entry.get("details", {}).get("continues"):
         return f"the erased {continued['dataset']}"
+    if reason := entry.get("details", {}).get("reason"):
+        return f"reason: {reason}"
     if job is None:
         return f"external {reference}" if reference and reference.startswith("rs_") else reference
     ran = ", ".join(filter(None, [job["algorithm"] or job["kind"], job["name"], *job["models"]]))

@@ -60,8 +60,7 @@ def spend(spent: Spend, balance: Mapping[str, Any]) -> Markup | None:
     if not steps:
         return None
     symbol, highest = words.SYMBOLS[balance["unit"]], Decimal(steps[-1].total)
-    whole = Decimal(balance["cap"]) if highest * 4 >= Decimal(balance["cap"]) else highest * Decimal("1.25")
-    whole = max(whole, highest)
+    whole = max(Decimal(balance["cap"]), highest)  # the height says which part of the cap is spent
     width = Decimal(_WIDTH) / max(len(steps), 6)
     columns = [
         _step(
@@ -75,10 +74,8 @@ def spend(spent: Spend, balance: Mapping[str, Any]) -> Markup | None:
         )
         for index, charge in enumerate(steps)
     ]
-    cap: Markup | str = ""
-    if Decimal(balance["cap"]) <= whole:
-        y = _number(_height(Decimal(balance["cap"]) / whole))
-        cap = Markup('<line class="cap" x1="0" x2="{}" y1="{y}" y2="{y}"/>').format(_WIDTH, y=y)
+    y = _number(_height(Decimal(balance["cap"]) / whole))
+    cap = Markup('<line class="cap" x1="0" x2="{}" y1="{y}" y2="{y}"/>').format(_WIDTH, y=y)
     return Markup(
         '<svg class="plot spend" viewBox="0 0 {w} {h}" preserveAspectRatio="none" role="group" aria-label="{label}">'
         "{columns}{cap}</svg>"

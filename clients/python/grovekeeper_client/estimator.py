@@ -31,6 +31,9 @@ class LeakWarning(UserWarning):
 Bounds: TypeAlias = tuple[Any, Any] | Mapping[str, tuple[float, float]]
 
 
+_N_SIDES = 2
+
+
 def _pairs(bounds: Bounds, names: list[str]) -> list[tuple[float, float]]:
     """The bounds of each column.
 
@@ -41,12 +44,18 @@ def _pairs(bounds: Bounds, names: list[str]) -> list[tuple[float, float]]:
         if set(bounds) != set(names):
             raise ValueError(f"bounds by name need every column and no other: {', '.join(names)}")
         return [(float(low), float(high)) for low, high in map(bounds.__getitem__, names)]
+    given: Any = bounds
+    if not (isinstance(given, tuple) and len(given) == _N_SIDES):  # a list may be meant as one pair for each column
+        raise ValueError("bounds are a tuple (low, high), or a pair by name of column: {'age': (0, 120), …}")
     low, high = bounds
     for side in (low, high):
         if np.ndim(side) and np.shape(side) != (len(names),):
             raise ValueError(f"each side of bounds is one number, or one for each of the {len(names)} columns")
     both = [np.broadcast_to(np.asarray(side, dtype=float), len(names)).tolist() for side in (low, high)]
-    return list(zip(*both, strict=True))
+    pairs = list(zip(*both, strict=True))
+    if any(not lower <= upper for lower, upper in pairs):
+        raise ValueError("a low bound of a column is above its high bound, or is no number")
+    return pairs
 
 
 class PrivateForestClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]

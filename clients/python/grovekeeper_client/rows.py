@@ -217,26 +217,39 @@ def _of_stream(source: Any) -> Any:
 
     Their views of texts become plain texts, which every version of the service reads.
     """
-    if type(source).__module__.partition(".")[0] in ("pandas", "pyarrow") or not hasattr(source, "__arrow_c_stream__"):
+    is_known = kind_of_table(source) is not None and type(source).__name__ != "RecordBatchReader"
+    if is_known or not hasattr(source, "__arrow_c_stream__"):
         return source
     try:
         import pyarrow
     except ModuleNotFoundError:
         raise ModuleNotFoundError(_NEEDS_PYARROW, name="pyarrow") from None
 
-    table = pyarrow.RecordBatchReader.from_stream(source).read_all()
+    try:
+        table = pyarrow.RecordBatchReader.from_stream(source).read_all()
+    except pyarrow.ArrowInvalid:  # a stream of something else, such as one column
+        return source
     texts = pyarrow.large_string()
     plain = [field.with_type(texts) if pyarrow.types.is_string_view(field.type) else field for field in table.schema]
     return table.cast(pyarrow.schema(plain))
 
 
-def kind_of(source: Any) -> Kind:
-    """The kind of rows, without importing the library that they are of."""
+def kind_of_table(source: Any) -> Literal["pandas", "pyarrow"] | None:
+    """The library of a table, if it is one of the two that this module reads itself."""
     library = type(source).__module__.partition(".")[0]
     if library == "pandas" and hasattr(source, "columns"):
         return "pandas"
     if library == "pyarrow" and hasattr(source, "schema"):
         return "pyarrow"
+    return None
+
+
+def kind_of(source: Any) -> Kind:
+    """The kind of rows, without importing the library that they are of."""
+    table = kind_of_table(source)
+    if table is not None:
+        return table
+    library = type(source).__module__.partition(".")[0]
     if library == "numpy" and getattr(source, "ndim", 0) == 2:
         return "numpy"
     if isinstance(source, Mapping):

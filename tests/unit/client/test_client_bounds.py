@@ -37,3 +37,16 @@ def test_one_pair_holds_for_all_columns() -> None:
 def test_bounds_of_other_columns_are_refused(bounds: Any) -> None:
     with pytest.raises(ValueError, match="column"):
         _bounds(bounds)
+
+
+@pytest.mark.parametrize("bounds", [[(0, 10), (5, 20)], [[0, 0], [5, 50]], ((0, 5), (0, 5), (0, 5)), (0,), 5])
+def test_one_pair_for_each_column_is_not_read_as_two_sides(bounds: Any) -> None:
+    """Lists of pairs would be read transposed: other bounds, and budget for a forest on them."""
+    with pytest.raises(ValueError, match="by name of column"):
+        _bounds(bounds)
+
+
+@pytest.mark.parametrize("bounds", [(5, 0), ([0, 60], 50), (float("nan"), 1)])
+def test_a_low_bound_above_the_high_bound_is_refused(bounds: Any) -> None:
+    with pytest.raises(ValueError, match="above its high bound"):
+        _bounds(bounds)

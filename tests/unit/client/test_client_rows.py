@@ -235,7 +235,7 @@ def test_rows_of_another_library_that_gives_a_stream_are_a_table(tmp_path: Path)
     views = OfAnotherLibrary(plain.set_column(1, "code", plain.column("code").cast(pa.string_view())))
     read = rows.read(views, SCHEMA)
     assert read.kind == "pyarrow"
-    assert read.columns == rows.read(plain, SCHEMA).columns
+    assert read.columns == rows.read(plain, SCHEMA).columns == rows.read(plain.to_reader(), SCHEMA).columns
     rows.write_arrow(views, tmp_path / "rows.arrow", SCHEMA["features"])
     written = pa.ipc.open_file(tmp_path / "rows.arrow").read_all()
     assert written.to_pydict() == plain.to_pydict()
