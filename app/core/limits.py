@@ -251,6 +251,7 @@ CACHED_OBJECT_STAYS_S = 3_600
 # Seconds between two searches of an API process for copies of objects that were deleted or replaced.
 COPIES_INTERVAL_S = 600.0
 OBJECT_STORE_WAIT_S = 20  # Seconds within which a request to an object store is repeated
+MAX_AHEAD_BYTES = 64 * 1024 * 1024  # Bytes of loaded artifacts beyond which a process loads no model before it is asked
 MAX_CACHED_ARTIFACT_BYTES = 512 * 1024 * 1024  # Bytes of memory for the artifacts that one process keeps loaded
 MAX_CONFUSION_CLASSES = 100  # Classes of a confusion matrix
 MAX_SCORE_BINS = 256  # Steps of the score in an AUROC

@@ -115,6 +115,12 @@ class ArtifactCache:
             self._loaded[digest] = artifact, _memory(data)
         return artifact
 
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of memory of the artifacts that are loaded."""
+        with self._lock:
+            return int(self._loaded.currsize)
+
     def loaded(self, digest: str) -> "Artifact | None":
         """Returns the artifact of a digest if it is cached."""
         try:

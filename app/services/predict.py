@@ -300,7 +300,12 @@ def _unique(pairs: list[tuple[str, object]]) -> None:
 
 
 def prepare_newest(installation: Installation) -> None:
-    """Prepares the first prediction of this process, which would otherwise wait for the model and for compiled code."""
+    """Prepares the first prediction of this process, which would otherwise wait for the model and for compiled code.
+
+    Models that nobody asks take no more memory than ``limits.MAX_AHEAD_BYTES`` and one model.
+    """
+    if installation.cache.size_bytes > limits.MAX_AHEAD_BYTES:
+        return
     with installation.database.read() as session:
         newest = models.page(session, dataset_ids=None, before=None, limit=1)
     for row in newest:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from sqlalchemy import select
 
-from app.core import stamps
+from app.core import limits, stamps
 from app.core.errors import LeaseLost, NotFound, Unavailable
 from app.core.processes import Stop
 from app.datasets import private_rows
@@ -42,6 +42,18 @@ def test_models_are_laid_out_unreadable_to_others(scene: Scene) -> None:
 
     run_job.run_job(scene.installation, claim, perform_later)
     assert scene.end(job_id) == ("succeeded", None, ["reserve", "charge"])
+
+
+def test_models_that_nobody_asks_are_loaded_up_to_a_limit(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    cache = scene.installation.cache
+    model(scene, "a")
+    predict.prepare_newest(scene.installation)
+    size = cache.size_bytes
+    assert size > 0
+    monkeypatch.setattr(limits, "MAX_AHEAD_BYTES", size - 1)
+    model(scene, "b")
+    predict.prepare_newest(scene.installation)
+    assert cache.size_bytes == size
 
 
 def test_the_newest_model_is_prepared_before_a_request_needs_it(scene: Scene) -> None:
