@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from app.services.installation import Installation
+from app.worker import supervise
 from tests.support.crash_scene import Scene, open_installation, opened
 
 
@@ -29,3 +30,10 @@ def postgresql_scene(postgresql_database_url: str, tmp_path: Path) -> Iterator[S
     """A scene for transactions at once: on SQLite, a write transaction excludes every other one."""
     with opened(postgresql_database_url, tmp_path / "home") as scene:
         yield scene
+
+
+@pytest.fixture(autouse=True)
+def _no_child_outlives_its_test() -> Iterator[None]:
+    """A worker that a test runs in this process keeps a loaded child for its next job."""
+    yield
+    supervise.CHILDREN.stop()
