@@ -11,6 +11,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from functools import partial
+from itertools import accumulate
 from typing import Any
 
 from prometheus_client import core, generate_latest
@@ -20,7 +21,7 @@ from prometheus_client.registry import Collector
 from app.api.problems import INTERNAL, PROBLEMS
 from app.core import limits
 from app.core.errors import GrovekeeperError
-from app.core.logging import Tally
+from app.core.logging import Durations, Tally
 from app.services.installation import Installation
 from app.services.ledger.heads import Heads
 from app.services.observed import Observed, observe
@@ -35,10 +36,12 @@ class Metrics(Collector):
         requests: answered requests by public facts that bound the number of time series: the method (``OTHER`` for one
             that the service does not have), the route's template (empty if no route was reached), and the status (``0``
             if the client went away before the answer).
+        durations: of predictions and of requests that spend budget, from their head to the end of the answer.
     """
 
     def __init__(self, installation: Installation, heads: Heads) -> None:
         self.requests: Tally[tuple[str, str, str]] = Tally()
+        self.durations = Durations()
         self._installation = installation
         self._heads = heads
         self._lock = threading.Lock()
@@ -52,6 +55,7 @@ class Metrics(Collector):
     def collect(self) -> Iterator[core.Metric]:
         """Yields every metric, in the order of the text."""
         yield _counter("requests", "Answered requests", ("method", "route", "status"), self.requests.counts())
+        yield _histogram(self.durations)
         admissions: Counter[tuple[str]] = Counter()
         for outcome, number in self._installation.admissions.counts().items():
             admissions[(_outcome(outcome),)] += number
@@ -87,6 +91,14 @@ def _outcome(outcome: bool | type[GrovekeeperError]) -> str:
     if isinstance(outcome, bool):
         return "admitted" if outcome else "repeated"
     return next((PROBLEMS[kind] for kind in outcome.__mro__ if kind in PROBLEMS), INTERNAL).slug
+
+
+def _histogram(durations: Durations) -> core.Metric:
+    family = core.HistogramMetricFamily("grovekeeper_duration_seconds", "Seconds of a request", labels=("kind",))
+    ends = [*(f"{end:g}" for end in durations.ENDS), "+Inf"]
+    for kind, (numbers, seconds) in durations.counts().items():
+        family.add_metric((kind,), list(zip(ends, accumulate(numbers), strict=True)), seconds)
+    return family
 
 
 def _family(

@@ -58,6 +58,17 @@ _PATHS = {
 """The paths of routes of predictions, each with the paths of requests that it has."""
 _BINARY = "application/octet-stream"
 _JSON_LENGTH = b"inference-header-content-length"
+_KINDS = {
+    "/models/{model_id}/predict": "prediction",
+    "/v2/models/{model_id}/infer": "prediction",
+    "/v2/models/{model_id}/versions/{version_id}/infer": "prediction",
+    "/train": "admission",
+    "/models/{model_id}/evaluations": "admission",
+    "/evaluations": "admission",
+    "/datasets/{dataset}/profiles": "admission",
+    "/ledger/{dataset}/reservations": "admission",
+}
+"""The routes whose durations are measured: they read no stored row."""
 _log = logging.getLogger(__name__)
 
 
@@ -224,6 +235,8 @@ class EveryRequest:
         route = getattr(scope.get("route"), "path", "")
         method = scope["method"] if scope["method"] in _METHODS else "OTHER"
         self._metrics.requests.add((method, route, str(status)))
+        if method == "POST" and status and route in _KINDS:
+            self._metrics.durations.add(_KINDS[route], (time.time_ns() - began_ns) / 1e9)
         principal: Principal | None = scope["state"].get("principal")
         key_id = None if principal is None else principal.key_id
         level = logging.DEBUG if method in _READS or route in _PATHS else logging.INFO

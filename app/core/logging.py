@@ -14,12 +14,13 @@ import logging
 import sys
 import threading
 import traceback
+from bisect import bisect_left
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextvars import ContextVar
 from datetime import UTC, datetime
 from types import TracebackType
-from typing import Generic, TextIO, TypeVar
+from typing import Final, Generic, TextIO, TypeVar
 
 from app.core import limits, stamps
 
@@ -128,3 +129,27 @@ class Tally(Generic[Labels]):
         """A copy of all counts."""
         with self._lock:
             return dict(self._counts)
+
+
+class Durations:
+    """Durations of requests by kind, in buckets. A kind is a public fact, and no kind is a job."""
+
+    ENDS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+    """The upper ends of the buckets in seconds; the last bucket has none."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._numbers: dict[str, list[int]] = {}
+        self._seconds: dict[str, float] = {}
+
+    def add(self, kind: str, seconds: float) -> None:
+        """Counts one request."""
+        with self._lock:
+            numbers = self._numbers.setdefault(kind, [0] * (len(self.ENDS) + 1))
+            numbers[bisect_left(self.ENDS, seconds)] += 1
+            self._seconds[kind] = self._seconds.get(kind, 0.0) + seconds
+
+    def counts(self) -> Mapping[str, tuple[Sequence[int], float]]:
+        """The number of requests in each bucket, and the sum of their seconds, by kind."""
+        with self._lock:
+            return {kind: (list(numbers), self._seconds[kind]) for kind, numbers in self._numbers.items()}

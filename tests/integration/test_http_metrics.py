@@ -25,6 +25,7 @@ NAMES = {
     "grovekeeper_admissions": "counter",
     "grovekeeper_database_errors": "counter",
     "grovekeeper_deliveries": "gauge",
+    "grovekeeper_duration_seconds": "histogram",
     "grovekeeper_failed_jobs": "gauge",
     "grovekeeper_heads_behind": "gauge",
     "grovekeeper_jobs": "gauge",
@@ -171,6 +172,26 @@ def test_every_metric_of_the_grafana_dashboard_exists(idle_server: Server) -> No
     dashboard = json.loads(DASHBOARD.read_text(encoding="utf-8"))
     expressions = [expression for panel in dashboard["panels"] for expression in _expressions(panel)]
     used = {name for expression in expressions for name in re.findall(r"grovekeeper_\w+", expression)}
-    samples = {f"{name}_total" if kind == "counter" else name for name, kind in NAMES.items()}
+    endings = {"counter": "_total", "histogram": "_bucket", "gauge": ""}
+    samples = {name + endings[kind] for name, kind in NAMES.items()}
     assert used == samples
     assert len({panel["id"] for panel in dashboard["panels"]}) == len(dashboard["panels"])
+
+
+def test_durations_of_predictions_and_admissions_are_counted(server: Server) -> None:
+    dataset = server.uploaded()["id"]
+    job = server.trained(dataset)
+    before = _samples(server)
+    server.submitted(dataset, epsilon="99")
+    server.admin.http.post(f"/models/{job['model_id']}/predict", json={"rows": [{"age": 1}]})
+    server.admin.http.post("/plans", json=training(dataset))
+    after = _samples(server)
+    for kind in ("prediction", "admission"):
+        grown = {
+            labels: after[name, labels] - before.get((name, labels), 0)
+            for name, labels in after
+            if name == "grovekeeper_duration_seconds_bucket" and ("kind", kind) in labels
+        }
+        assert grown[frozenset({("kind", kind), ("le", "+Inf")})] == 1
+        assert set(grown.values()) <= {0, 1}
+        assert _value(after, "grovekeeper_duration_seconds_sum", kind=kind) > 0
