@@ -175,12 +175,14 @@ def serve_api(settings: Settings, *, announce: Callable[[str], None]) -> None:
         announce: called with the address when requests are answered.
 
     Raises:
-        InstallationError: the address is in use, the ledger was rewound, or the API ended by itself.
+        InstallationError: the address is in use, the disk is nearly full, the ledger was rewound, or the API ended by
+            itself.
     """
     configure(settings.log_level)
     _limit_memory()
     with stop_signals() as stop, bound(settings.host, settings.port) as listener:
         api = _api(settings, listener)
+        _require_space(settings)
         api.start()
         is_ready = False
         while api.lives and not stop.begun.wait(_TICK_S):
