@@ -130,7 +130,7 @@ def run(file: Path, evidence: Evidence = Evidence(), *, as_json: bool) -> int:
 
 def _unreadable(reason: str, *, as_json: bool) -> int:
     if as_json:
-        _print(json.dumps({**_FAILED, "line": None, "reason": reason}))
+        _print(json.dumps({"verified": False, "verdict": "UNREADABLE", "line": None, "reason": reason}))
     else:
         print(result_text.shown(reason), file=sys.stderr)
     return UNREADABLE
