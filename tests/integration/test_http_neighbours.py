@@ -115,7 +115,7 @@ class World:
         return _VARIES.sub(kind, content)
 
 
-_TIMES = ("heads", "longest_wait_seconds", "grovekeeper_workers")
+_TIMES = ("heads", "longest_wait_seconds", "grovekeeper_workers", "duration_seconds_sum", "duration_seconds_bucket")
 
 
 def _metrics(server: Server) -> Counter[str]:
