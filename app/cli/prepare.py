@@ -3,10 +3,11 @@
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from pathlib import Path
 
 from sqlalchemy.exc import DBAPIError
 
-from app.access.keys import living_admin_exists
+from app.access.keys import NewKey, living_admin_exists
 from app.cli.command import ADMIN_KEY_FILE
 from app.core import files
 from app.core.dask_cluster import is_loopback
@@ -34,9 +35,7 @@ def prepare(settings: Settings) -> None:
     files.make_folder(settings.home)  # also beside PostgreSQL, which may have been upgraded with another home
     with opened(settings) as database:
         _refuse_generated_key_on_the_network(settings, database)
-        generated = ensure_first_admin(
-            database, settings.admin_key, keep=lambda key: files.write(file, f"{key.text}\n".encode())
-        )
+        generated = ensure_first_admin(database, settings.admin_key, keep=lambda key: _keep(key, file))
     if generated is not None and sys.stderr.isatty():
         print(f"The first admin key, shown this once: {generated.text}", file=sys.stderr)
         print(f"It was also written to {file}", file=sys.stderr)
@@ -59,6 +58,14 @@ def upgrade(settings: Settings) -> None:
     except DBAPIError as error:
         reason = str(error.orig).strip().partition("\n")[0]
         raise InstallationError(f"the database cannot be upgraded: {reason}") from error
+
+
+def _keep(key: NewKey, file: Path) -> None:
+    """Writes the first key of a database. A file of another database, or of a killed start, gets another name: its
+    secret is in no other place."""
+    with suppress(FileNotFoundError):
+        file.rename(file.with_name(f"{file.name}.before-{key.id}"))
+    files.write(file, f"{key.text}\n".encode())
 
 
 def register_configured_admin(settings: Settings) -> None:

@@ -109,16 +109,20 @@ def parse_url(url: str) -> URL:
     Raises:
         InstallationError: not an address, neither SQLite nor PostgreSQL, or a SQLite database without a file.
     """
+    scheme, _, rest = url.partition("://")
+    if rest.count("@") > 1 and not scheme.startswith("sqlite"):
+        # A password with an unquoted sign. A message of the driver would show its end as the name of a host.
+        raise InstallationError("a sign in the database address must be quoted: write @ in a name or password as %40")
     try:
         parsed = make_url(url)
-    except ArgumentError:
+    except (ArgumentError, ValueError):  # the second of a port that is no number
         # The address may hold a password, so the message repeats neither the address nor the library's message.
         raise InstallationError("the database address cannot be read") from None
-    if any("@" in part for part in (parsed.host or "", parsed.database or "", *parsed.query)) and parsed.username:
-        # The password has a sign that ends it. A message of the driver would show the rest as the name of a host.
-        raise InstallationError("the password in the database address has a sign that must be quoted: write @ as %40")
     backend = parsed.drivername.split("+")[0]
     if backend in ("postgresql", "postgres"):
+        if any("@" in part for part in (parsed.host or "", parsed.database or "", *parsed.query)):
+            # The user's name has a sign that ends it: the rest, with the password, would be a host or database.
+            raise InstallationError("the user in the database address has a sign that must be quoted, such as / as %2F")
         return parsed.set(drivername="postgresql+psycopg")
     if backend != "sqlite":
         raise InstallationError("the database address must begin with sqlite:// or postgresql://")

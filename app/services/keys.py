@@ -16,6 +16,7 @@ from app.core.stamps import is_reference
 from app.datasets import catalog
 from app.datasets.catalog import Dataset
 from app.db.database import Database
+from app.db.locks import lock_names
 from app.ledger import control
 from app.ledger.tables import EntryKind
 from app.services.authorization import authorized_dataset, write_as
@@ -136,6 +137,7 @@ def ensure_first_admin(
         InstallationError: the configured key is malformed, or its id belongs to another secret.
     """
     with database.write() as session:
+        lock_names(session, exclusive=["first admin key"])  # several servers may start on one new database
         at = database.now(session)
         if configured is not None:
             _register_configured(database, session, configured)

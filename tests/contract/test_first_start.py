@@ -1,14 +1,19 @@
 """The first start: the home is made first, and no secret is lost on the way to the disk."""
 
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from threading import Barrier
 
 import pytest
+from sqlalchemy import func, select
+from typer.testing import CliRunner
 
+from app.access.tables import KeyRow
 from app.cli import prepare as preparing
+from app.cli.main import app as grovekeeper
 from app.cli.prepare import opened, prepare, upgrade
 from app.core import files
-from app.core.errors import InstallationError
 from app.core.settings import Settings
 from app.db.database import database_file, parse_url
 from app.services.keys import ensure_first_admin
@@ -58,9 +63,55 @@ def test_a_key_that_cannot_be_written_is_not_committed(
     assert not (again.home / "admin.key").exists(), "one first key"
 
 
-@pytest.mark.parametrize("url", ["postgresql://u:p@ss@host/db", "postgres://user:1@2@host:5432/db?sslmode=require"])
-def test_a_password_with_an_unquoted_sign_is_named_and_not_shown(url: str) -> None:
-    with pytest.raises(InstallationError, match="%40") as refused:
-        parse_url(url)
-    assert "ss" not in str(refused.value).replace("password", "").replace("address", "")
+def test_servers_that_start_at_once_make_one_key(empty_database_url: str, tmp_path: Path) -> None:
+    upgrade(Settings(home=tmp_path, database_url=empty_database_url))
+    homes = [tmp_path / f"home{number}" for number in range(6)]
+    together = Barrier(len(homes))
+
+    def start(home: Path) -> None:
+        together.wait()
+        prepare(Settings(home=home, database_url=empty_database_url))
+
+    with ThreadPoolExecutor(len(homes)) as starts:
+        list(starts.map(start, homes))
+    (file,) = [home / "admin.key" for home in homes if (home / "admin.key").exists()]
+    with opened(Settings(home=tmp_path, database_url=empty_database_url)) as database:
+        assert ensure_first_admin(database, file.read_text().strip()) is None
+        with database.read() as session:
+            assert session.scalar(select(func.count()).select_from(KeyRow)) == 1
+
+
+def test_the_key_of_another_database_is_kept(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    first, second = [Settings(home=home, database_url=f"sqlite:///{home}/{name}.sqlite3") for name in ("a", "b")]
+    prepare(first)
+    earlier = (home / "admin.key").read_text()
+    prepare(second)
+    later = (home / "admin.key").read_text()
+    (kept,) = home.glob("admin.key.before-*")
+    assert kept.read_text() == earlier != later
+    assert (kept.stat().st_mode & 0o777, kept.name.removeprefix("admin.key.before-")) == (0o600, later.split(".")[0])
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "postgresql://u:SECRET@SECRET@host/db",
+        "postgres://user:1@SECRET@host:5432/db?sslmode=require",
+        "postgresql://u:a@b:SECRET@host/db",
+        "postgresql://u:p@SECRET?x@host/db",
+        "postgresql://:p@SECRET@host/db",
+        "postgresql://us/er:SECRET@host/db",
+        "postgresql://u@corp:SECRET@host/db",
+        "postgresql://host:SECRET/db",
+    ],
+)
+def test_an_address_with_an_unquoted_sign_is_refused_and_not_shown(url: str, tmp_path: Path) -> None:
+    environ = {"GROVEKEEPER_HOME": str(tmp_path), "GROVEKEEPER_DATABASE_URL": url}
+    ended = CliRunner().invoke(grovekeeper, ["db", "upgrade"], env=environ)
+    assert (ended.exit_code, "database address" in ended.output, "SECRET" in ended.output) == (1, True, False)
+    assert isinstance(ended.exception, SystemExit), "no traceback"
+
+
+def test_a_quoted_sign_is_a_part_of_the_password() -> None:
     assert parse_url("postgresql://u:p%40ss@host/db").password == "p@ss"
