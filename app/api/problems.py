@@ -70,6 +70,7 @@ PROBLEMS: dict[type[GrovekeeperError], ProblemType] = {
     errors.IdempotencyInFlight: ProblemType(409, "idempotency-in-flight", "The first request is still running"),
     errors.AccountantMismatch: ProblemType(409, "accountant-mismatch", "The account cannot hold this charge"),
     errors.AdjacencyMismatch: ProblemType(409, "adjacency-mismatch", "The account protects something else"),
+    errors.ChangedMeanwhile: ProblemType(412, "changed-meanwhile", "Somebody else changed it"),
     errors.TooLarge: ProblemType(413, "too-large", "Over a public limit"),
     errors.UnsupportedMediaType: ProblemType(415, "unsupported-media-type", "Not a body that this call reads"),
     errors.InvalidRequest: ProblemType(422, "invalid-request", "The request breaks a rule"),

@@ -38,11 +38,14 @@ from app.core.errors import (
     TooLarge,
     UnsupportedMediaType,
 )
+from app.core.preconditions import Condition, condition_of
 from app.services.authorization import confirm
 from app.services.installation import Installation
 from app.services.ledger.heads import Heads
 from app.services.pagination import PageRequest
 from app.wire.datasets import PUBLIC_NAME
+from app.wire.models import AliasHistory, AliasOut
+from app.wire.rules import RulesOut
 
 _JSON_TYPES = ["application/json"]
 _BODY_HEADERS = frozenset({b"content-length", b"content-type", b"content-encoding"})
@@ -51,6 +54,7 @@ _KEY = re.compile(rf"[\x21-\x7e]{{1,{limits.MAX_IDEMPOTENCY_KEY_CHARS}}}")
 # The middleware authenticates; this documents it.
 _bearer = HTTPBearer(auto_error=False, description="`Authorization: Bearer <key or token>`")
 _Endpoint = TypeVar("_Endpoint", bound=Callable[..., Any])
+Tagged = TypeVar("Tagged", RulesOut, AliasOut, AliasHistory)
 
 
 class Body(StrEnum):
@@ -313,6 +317,16 @@ async def page(
     return PageRequest(limit, cursor)
 
 
+async def if_match(field: Annotated[str | None, Header(alias="If-Match")] = None) -> Condition:
+    return condition_of(field)
+
+
+def with_etag(response: Response, answer: Tagged) -> Tagged:
+    """Name the state of an answer in its field ``ETag``, too."""
+    response.headers["ETag"] = f'"{answer.etag}"'
+    return answer
+
+
 async def optional_idempotency(
     request: BodyRequest, caller: Caller, key: Annotated[str | None, Header(alias="Idempotency-Key")] = None
 ) -> IdempotentRequest | None:
@@ -367,6 +381,7 @@ By = Annotated[tuple[Installation, Principal], Depends(by)]
 """The first two arguments of a service: whose request it is."""
 
 Page = Annotated[PageRequest, Depends(page)]
+IfMatch = Annotated[Condition, Depends(if_match)]
 OptionalIdempotency = Annotated[IdempotentRequest | None, Depends(optional_idempotency)]
 Idempotency = Annotated[IdempotentRequest, Depends(idempotency)]
 

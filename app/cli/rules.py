@@ -63,7 +63,8 @@ def set_rules(call: Remote, dataset: DatasetArgument, options: RuleOptions) -> N
     """Change some rules; the others stay. Amounts are in the account's unit. Looser rules need a second owner."""
     changed = options.to_json()
     with call.client() as client:
-        rules = client.change_rules(dataset, _body(client.rules(dataset)) | changed)
+        before = client.rules(dataset)
+        rules = client.change_rules(dataset, _body(before) | changed, etag=before["etag"])
     _print(call.output, rules)
 
 
@@ -78,7 +79,7 @@ def confirm_rules(call: Remote, dataset: DatasetArgument, yes: YesOption = False
         if not call.as_json:
             call.output.facts(_facts(proposal["rules"] | {"unit": rules["unit"]}))
         confirm(call.output, f"Put these rules of {proposal['by']} in force?", yes=yes)
-        rules = client.change_rules(dataset, _body(proposal["rules"]))
+        rules = client.change_rules(dataset, _body(proposal["rules"]), etag=rules["etag"])
     _print(call.output, rules)
 
 

@@ -64,6 +64,12 @@ class MethodNotAllowed(GrovekeeperError):
     sentence = "this path has no such method"
 
 
+class ChangedMeanwhile(GrovekeeperError):
+    """What the request would replace is not what its ``If-Match`` names."""
+
+    sentence = "it was changed since your ETag; read it again, and send the change with its present ETag"
+
+
 class IdempotencyInFlight(GrovekeeperError):
     """The first request with this key has not ended yet."""
 

@@ -22,6 +22,7 @@ from app.core.errors import (
     SameSubmitter,
     Unauthenticated,
 )
+from app.core.preconditions import Condition, etag_of, require_unchanged
 from app.datasets import catalog
 from app.datasets.catalog import Dataset
 from app.jobs import queue
@@ -130,18 +131,30 @@ def rules_out(session: Session, dataset: Dataset, *, at: datetime) -> RulesOut:
             "changed_by": None if row is None else row.changed_by,
             "changed_at": None if row is None else stamps.to_text(row.changed_at),
             "proposal": living_proposal(row, at=at),
+            "etag": _etag(dataset, row, at=at),
         }
     )
 
 
-def change_rules(installation: Installation, principal: Principal, reference: str, body: RulesIn) -> RulesOut:
+def _etag(dataset: Dataset, row: RulesRow | None, *, at: datetime) -> str:
+    changed = None if row is None else [row.changed_by, stamps.to_text(row.changed_at)]
+    return etag_of(dataset.id, changed, living_proposal(row, at=at))
+
+
+def change_rules(
+    installation: Installation, principal: Principal, reference: str, body: RulesIn, *, condition: Condition = None
+) -> RulesOut:
     """Replaces the rules of a dataset.
 
     A tightening is in force at once, and so is every change by an admin. A loosening by an owner is kept as a proposal.
     It is in force once another owner sends the same rules within ``limits.MAX_PROPOSAL_S``. Any other change drops the
     proposal; so does sending the rules in force again.
 
+    Args:
+        condition: on the rules and the proposal that a change replaces; a repeated request changes nothing.
+
     Raises:
+        ChangedMeanwhile: the condition does not hold.
         DatasetDeleted: the dataset's rows are erased, or their date has come.
         InvalidRequest: an amount or a date is out of range, or a quota names an unknown key or a key twice.
     """
@@ -149,7 +162,7 @@ def change_rules(installation: Installation, principal: Principal, reference: st
         dataset = authorized_dataset(session, principal, reference, MANAGE_DATASET)
         _require_keys(session, body)  # keys are never deleted, so no lock is needed
         catalog.locked(session, dataset.id).living()
-        change = _Change(session, principal, dataset, installation.database.now)
+        change = _Change(session, principal, dataset, installation.database.now, condition)
         change.request(rules_of(body, change.accountant))
         return rules_out(session, dataset, at=change.at)
 
@@ -157,7 +170,9 @@ def change_rules(installation: Installation, principal: Principal, reference: st
 class _Change:
     """One change, under the lock of the dataset."""
 
-    def __init__(self, session: Session, principal: Principal, dataset: Dataset, now: grants.Now) -> None:
+    def __init__(
+        self, session: Session, principal: Principal, dataset: Dataset, now: grants.Now, condition: Condition
+    ) -> None:
         self._session = session
         self._principal = principal
         self._dataset = dataset
@@ -169,6 +184,7 @@ class _Change:
         if self._before.is_due(self.at):
             raise DatasetDeleted
         self._proposal = living_proposal(self._row, at=self.at)
+        self._condition = condition
 
     def request(self, rules: Rules) -> None:
         erase_at = rules.erase_rows_at
@@ -193,7 +209,11 @@ class _Change:
             return False
         return grants.granted(self._session, proposer, self._dataset.id) is Role.OWNER
 
+    def _require_unchanged(self) -> None:
+        require_unchanged(self._condition, _etag(self._dataset, self._row, at=self.at))
+
     def _put(self, rules: Rules, *, proposed_by: str | None) -> None:
+        self._require_unchanged()
         if self._before.is_frozen and not rules.is_frozen:
             queue.restart_waits(self._session, self._dataset.id, at=self.at)
         tables.locked_account(self._session, self._dataset.id)
@@ -201,6 +221,7 @@ class _Change:
         self._record(EntryKind.RULES_CHANGED, rules, proposed_by=proposed_by)
 
     def _propose(self, rules: Rules) -> None:
+        self._require_unchanged()
         assert self._row is not None, "without rules no change is a loosening"
         proposed = json_of(rules, self.accountant)
         self._row.proposal = {"rules": proposed, "by": self._principal.key_id, "at": stamps.to_text(self.at)}

@@ -12,6 +12,7 @@ from app.access.grants import NAME_MODEL, SEE_BALANCE, SEE_DATASET, SEE_MODEL, T
 from app.access.keys import wait_for_revocation
 from app.core import limits, stamps
 from app.core.errors import InvalidRequest, NotFound, RoleMissing, TooLarge
+from app.core.preconditions import Condition, etag_of, require_unchanged
 from app.datasets import catalog
 from app.datasets.catalog import Dataset
 from app.forests import catalogue
@@ -172,13 +173,23 @@ def _summary(row: ModelRow, addresses: Sequence[str]) -> ModelSummary:
     )
 
 
-def put_alias(installation: Installation, principal: Principal, reference: str, alias: str, *, model: str) -> AliasOut:
+def put_alias(
+    installation: Installation,
+    principal: Principal,
+    reference: str,
+    alias: str,
+    *,
+    model: str,
+    condition: Condition = None,
+) -> AliasOut:
     """Makes an alias of a dataset name one of its models from now on. Naming the same model again changes nothing.
 
     Args:
         model: id of the model, or another alias, whose model is then meant.
+        condition: on the last move of the alias, if this one changes something.
 
     Raises:
+        ChangedMeanwhile: the condition does not hold.
         InvalidRequest: the model was trained on another dataset.
         TooLarge: the dataset has too many aliases.
     """
@@ -192,21 +203,29 @@ def put_alias(installation: Installation, principal: Principal, reference: str, 
         if move is None and models.n_aliases(session, dataset.id) >= limits.MAX_ALIASES:
             raise TooLarge("the number of aliases", limits.MAX_ALIASES)
         if move is None or move.model_id != row.id:
+            require_unchanged(condition, None if move is None else _etag(move))
             move = _move(dataset, alias, row.id, by=principal, at=installation.database.now(session))
             models.add_move(session, move)
             details = {"dataset": dataset.id, "alias": alias, "model": row.id}
             control.record(session, EntryKind.ALIAS_MOVED, actor=principal.key_id, **details)
     wait_for_revocation()
-    return AliasOut(dataset=dataset.id, dataset_name=dataset.name, **_facts(move))
+    return AliasOut(dataset=dataset.id, dataset_name=dataset.name, etag=_etag(move), **_facts(move))
 
 
-def remove_alias(installation: Installation, principal: Principal, reference: str, alias: str) -> None:
-    """Removes an alias. Its moves stay, and it may be used again. Removing an alias that does not exist succeeds."""
+def remove_alias(
+    installation: Installation, principal: Principal, reference: str, alias: str, *, condition: Condition = None
+) -> None:
+    """Removes an alias. Its moves stay, and it may be used again. Removing an alias that does not exist succeeds.
+
+    Raises:
+        ChangedMeanwhile: the alias names a model, and the ``condition`` on its last move does not hold.
+    """
     with write_as(installation, principal) as (session, principal):
         dataset = authorized_dataset(session, principal, reference, NAME_MODEL)
         catalog.locked(session, dataset.id)
         move = models.last_move(session, dataset.id, alias)
         if move is not None and move.model_id is not None:
+            require_unchanged(condition, _etag(move))
             models.add_move(session, _move(dataset, alias, None, by=principal, at=installation.database.now(session)))
             control.record(session, EntryKind.ALIAS_REMOVED, actor=principal.key_id, dataset=dataset.id, alias=alias)
     wait_for_revocation()
@@ -248,12 +267,17 @@ def show_alias(
             dataset_name=dataset.name,
             alias=alias,
             model_id=last.model_id,
+            etag=_etag(last),
             moves=[
                 AliasMove(model_id=row.model_id, moved_by=row.moved_by, moved_at=stamps.to_text(row.moved_at))
                 for row in shown
             ],
             next=following,
         )
+
+
+def _etag(last: AliasMoveRow) -> str:
+    return etag_of(last.dataset_id, last.alias, last.number)
 
 
 def _move(dataset: Dataset, alias: str, model_id: str | None, *, by: Principal, at: datetime) -> AliasMoveRow:

@@ -110,6 +110,7 @@ class ListedAlias(Answer):
 class AliasOut(ListedAlias):
     dataset: str
     dataset_name: str
+    etag: str
 
 
 class AliasList(OfDataset):
@@ -126,10 +127,11 @@ class AliasMove(Answer):
 
 
 class AliasHistory(OfDataset):
-    """The model that an alias names (``null``: none), and its moves, newest first."""
+    """The model that an alias names (``null``: none), and its moves, newest first. ``etag`` names the last move."""
 
     alias: str
     model_id: str | None
+    etag: str
     moves: list[AliasMove]
     next: str | None
 

@@ -66,7 +66,10 @@ class ProposalOut(Answer):
 
 
 class RulesOut(OfDataset):
-    """The rules in force, and a proposal that waits for a second owner, if any."""
+    """The rules in force, and a proposal that waits for a second owner, if any.
+
+    ``etag`` names both; the spent amounts are no part of it.
+    """
 
     unit: str
     largest_job: DecimalText | None
@@ -77,6 +80,7 @@ class RulesOut(OfDataset):
     changed_by: str | None
     changed_at: str | None
     proposal: ProposalOut | None
+    etag: str
 
 
 class DecisionIn(Request):

@@ -43,6 +43,7 @@ PUBLISHED = {
         "needs-approval", "not-waiting", "model-has-alias", "account-differs",
         "last-owner", "upload-repeated",
     },
+    412: {"changed-meanwhile"},
     413: {"too-large"},
     415: {"unsupported-media-type"},
     422: {"invalid-request", "rows-invalid", "upload-empty", "cells-unread", "idempotency-key-reused", "not-supported"},

@@ -1,13 +1,17 @@
 """Aliases of models on both databases: who moves them, what they address, and what stays of their moves."""
 
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 import pytest
 
 from app.access.grants import Principal
 from app.core import limits
-from app.core.errors import InvalidRequest, ModelHasAlias, NotFound, RoleMissing, TooLarge
+from app.core.errors import ChangedMeanwhile, InvalidRequest, ModelHasAlias, NotFound, RoleMissing, TooLarge
+from app.core.preconditions import condition_of
 from app.ledger import control
 from app.registry.models import ModelFilter
 from app.registry.tables import ModelRow
@@ -181,3 +185,32 @@ def test_the_lock_order_of_a_move(postgresql_scene: Scene) -> None:
         lambda: _put(installation, dataset, "production", "md_1"),
         [("keys", OWNER.key_id), ("datasets", dataset), ("models", "md_1"), ("accounts", control.CHAIN)],
     )
+
+
+def test_of_moves_that_rest_on_the_same_move_one_is_made(installation: Installation) -> None:
+    bank = people.declared(installation)
+    names = [f"md_{number}" for number in range(6)]
+    _trained(installation, bank, *names)
+    move = partial(models.put_alias, installation, OWNER, bank["id"], "production")
+    with pytest.raises(ChangedMeanwhile):
+        move(model=names[0], condition=condition_of("*"))
+    held = condition_of(f'"other", "{move(model=names[0]).etag}"')
+
+    def changed(name: str) -> bool:
+        with suppress(ChangedMeanwhile):
+            move(model=name, condition=held)
+            return True
+        return False
+
+    with ThreadPoolExecutor(5) as threads:
+        assert sorted(threads.map(changed, names[1:])) == [False] * 4 + [True]
+    last = models.show_alias(installation, OWNER, bank["id"], "production", _EVERY)
+    assert last.model_id is not None
+    assert move(model=last.model_id, condition=held).etag == last.etag, "a repetition changes nothing"
+    remove = partial(models.remove_alias, installation, OWNER, bank["id"], "production")
+    for late in (held, condition_of(f'W/"{last.etag}"')):  # a weak tag never holds
+        with pytest.raises(ChangedMeanwhile):
+            remove(condition=late)
+    for _ in range(2):
+        remove(condition=condition_of(f'"{last.etag}"'))
+    assert models.show_alias(installation, OWNER, bank["id"], "production", _EVERY).model_id is None

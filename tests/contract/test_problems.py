@@ -68,6 +68,7 @@ EXAMPLES: list[GrovekeeperError] = [
     errors.DatasetDeleted(),
     errors.ModelHasAlias(["bank@production"]),
     errors.JobFinished(),
+    errors.ChangedMeanwhile(),
     errors.IdempotencyInFlight(),
     errors.AccountantMismatch("pure", ["zcdp"]),
     errors.AdjacencyMismatch("add_remove", ["label"]),

@@ -4,6 +4,8 @@ import re
 
 import pytest
 
+from grovekeeper_client.client import Client
+from grovekeeper_client.errors import ApiProblem
 from tests.support.databases import on_one_server
 from tests.support.pages import hidden, section, signed_in, text_of
 from tests.support.server import Server
@@ -75,6 +77,21 @@ def test_an_alias_is_given_moved_and_removed_by_form(trained: tuple[Server, str,
     malformed = browser.post(f"{card}/aliases", data={"alias": "a b", "go": "move"})
     assert malformed.status_code == 422
     assert "alias: " in section(malformed.text, "aliases")
+
+
+def test_an_alias_is_moved_under_a_condition(trained: tuple[Server, str, str]) -> None:
+    server, dataset, model = trained
+    path, http = f"/datasets/{dataset}/aliases/conditional", server.admin.http
+    assert http.put(path, json={"model": model}, headers={"If-Match": "*"}).json()["type"] == "changed-meanwhile"
+    made = http.put(path, json={"model": model})
+    seen = http.get(path)
+    assert made.headers["ETag"] == seen.headers["ETag"] == f'"{seen.json()["etag"]}"'
+    with Client(server.url, server.admin.key) as client:
+        with pytest.raises(ApiProblem, match="changed since"):
+            client.delete_alias(dataset, "conditional", etag="earlier")
+        client.delete_alias(dataset, "conditional", etag=client.alias(dataset, "conditional")["etag"])
+        with pytest.raises(ApiProblem, match="changed since"):
+            client.put_alias(dataset, "conditional", model, etag=seen.json()["etag"])
 
 
 def test_a_model_is_downloaded_by_those_who_may_take_it(trained: tuple[Server, str, str]) -> None:

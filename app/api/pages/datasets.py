@@ -123,7 +123,8 @@ async def put_rules(visit: Visitor, dataset: str) -> Response:
     """Put rules in force, or propose them to the other owners."""
 
     def act(form: Form) -> str:
-        change_rules(*visit.by, dataset, checked(RulesIn, _rules(form)))
+        seen = frozenset({form["etag"]}) if "etag" in form else None
+        change_rules(*visit.by, dataset, checked(RulesIn, _rules(form)), condition=seen)
         return f"/ui/datasets/{dataset}#rules"
 
     return await submitted(visit, act, lambda refused: show_dataset(refused, dataset))

@@ -14,18 +14,21 @@ from app.api.requests import (
     BodyRoute,
     By,
     Caller,
+    IfMatch,
     NameFilter,
     OptionalIdempotency,
     Page,
     checked_key,
     limited,
     sent,
+    with_etag,
 )
 from app.api.streams import receive_upload
 from app.core.errors import (
     AccountDiffers,
     BalanceMismatch,
     CellsUnread,
+    ChangedMeanwhile,
     DatasetDeleted,
     LastOwner,
     NameTaken,
@@ -138,15 +141,18 @@ def delete_grant(by: By, dataset: str, key_id: str) -> None:
 
 
 @dataset_routes.get("/{dataset}/rules", responses=documented(NotFound, RoleMissing))
-def show_rules(by: By, dataset: str) -> RulesOut:
+def show_rules(by: By, dataset: str, response: Response) -> RulesOut:
     """Show the rules of the dataset, what is spent of its quotas, and a proposal of looser rules. For owners."""
-    return dataset_rules.show_rules(*by, dataset)
+    return with_etag(response, dataset_rules.show_rules(*by, dataset))
 
 
-@dataset_routes.put("/{dataset}/rules", responses=documented(NotFound, RoleMissing, DatasetDeleted, *JSON_BODY))
-def change_rules(by: By, dataset: str, body: RulesIn) -> RulesOut:
+@dataset_routes.put(
+    "/{dataset}/rules",
+    responses=documented(NotFound, RoleMissing, DatasetDeleted, ChangedMeanwhile, *JSON_BODY),
+)
+def change_rules(by: By, dataset: str, body: RulesIn, condition: IfMatch, response: Response) -> RulesOut:
     """Replace the rules of the dataset. Looser rules are in force once a second owner or an admin sends them."""
-    return dataset_rules.change_rules(*by, dataset, body)
+    return with_etag(response, dataset_rules.change_rules(*by, dataset, body, condition=condition))
 
 
 @dataset_routes.post(

@@ -7,9 +7,17 @@ from fastapi import APIRouter, Path, Query, Request, Response
 
 from app.api.authentication import Readiness
 from app.api.problems import JSON_BODY, documented
-from app.api.requests import BodyRoute, By, Caller, NameFilter, Page
+from app.api.requests import BodyRoute, By, Caller, IfMatch, NameFilter, Page, with_etag
 from app.api.streams import model_file
-from app.core.errors import InvalidRequest, ModelHasAlias, NotFound, NotSupported, RoleMissing, Unavailable
+from app.core.errors import (
+    ChangedMeanwhile,
+    InvalidRequest,
+    ModelHasAlias,
+    NotFound,
+    NotSupported,
+    RoleMissing,
+    Unavailable,
+)
 from app.registry.models import ModelFilter
 from app.services import inference, models
 from app.services.inference import versioned_model
@@ -103,21 +111,25 @@ def list_aliases(by: By, dataset: str, page: Page) -> wire.AliasList:
 
 
 @alias_routes.get("/{alias}", responses=documented(NotFound, RoleMissing))
-def show_alias(by: By, dataset: str, alias: _Alias, page: Page) -> wire.AliasHistory:
+def show_alias(by: By, dataset: str, alias: _Alias, page: Page, response: Response) -> wire.AliasHistory:
     """Show the model that an alias names, and who moved the alias when. For keys that may read the balance."""
-    return models.show_alias(*by, dataset, alias, page)
+    return with_etag(response, models.show_alias(*by, dataset, alias, page))
 
 
-@alias_routes.put("/{alias}", responses=documented(NotFound, RoleMissing, *JSON_BODY))
-def put_alias(by: By, dataset: str, alias: _Alias, body: wire.AliasIn) -> wire.AliasOut:
+@alias_routes.put("/{alias}", responses=documented(NotFound, RoleMissing, ChangedMeanwhile, *JSON_BODY))
+def put_alias(
+    by: By, dataset: str, alias: _Alias, body: wire.AliasIn, condition: IfMatch, response: Response
+) -> wire.AliasOut:
     """Set an alias to a model of the dataset. Later requests that use the alias reach that model."""
-    return models.put_alias(*by, dataset, alias, model=body.model)
+    return with_etag(response, models.put_alias(*by, dataset, alias, model=body.model, condition=condition))
 
 
-@alias_routes.delete("/{alias}", status_code=204, responses=documented(NotFound, RoleMissing))
-def delete_alias(by: By, dataset: str, alias: _Alias) -> None:
+@alias_routes.delete(
+    "/{alias}", status_code=204, responses=documented(NotFound, RoleMissing, ChangedMeanwhile, InvalidRequest)
+)
+def delete_alias(by: By, dataset: str, alias: _Alias, condition: IfMatch) -> None:
     """Remove an alias. Its model and its history stay."""
-    models.remove_alias(*by, dataset, alias)
+    models.remove_alias(*by, dataset, alias, condition=condition)
 
 
 inference_routes = APIRouter(prefix="/v2", tags=["inference"], route_class=BodyRoute)

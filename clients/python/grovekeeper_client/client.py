@@ -58,7 +58,7 @@ class Client(Calls):
 
     def declare_dataset(self, declaration: Json | bytes, *, idempotency_key: str | None = None) -> Json:
         """``POST /datasets``. Bytes are sent unchanged, so that numbers in a file keep their digits."""
-        return self._json("POST", "/datasets", body=declaration, key=idempotency_key or new_idempotency_key())
+        return self._json("POST", "/datasets", body=declaration, headers=_once(idempotency_key))
 
     def check_declaration(self, declaration: Json | bytes) -> Json:
         """``POST /declarations``: checks a declaration by the rules of the service and stores nothing."""
@@ -143,9 +143,12 @@ class Client(Calls):
         """``GET /datasets/{id}/rules``."""
         return self._json("GET", f"/datasets/{segment(dataset)}/rules")
 
-    def change_rules(self, dataset: str, rules: Json) -> Json:
-        """``PUT /datasets/{id}/rules``: replaces all rules; looser rules wait for a second owner."""
-        return self._json("PUT", f"/datasets/{segment(dataset)}/rules", body=rules)
+    def change_rules(self, dataset: str, rules: Json, *, etag: str | None = None) -> Json:
+        """``PUT /datasets/{id}/rules``: replaces all rules; looser rules wait for a second owner.
+
+        With the ``etag`` of :meth:`rules`, the service refuses the change if somebody else made one meanwhile.
+        """
+        return self._json("PUT", f"/datasets/{segment(dataset)}/rules", body=rules, headers=_unless_changed(etag))
 
     def approvals(self) -> Iterator[Json]:
         """``GET /approvals``, all pages."""
@@ -160,7 +163,7 @@ class Client(Calls):
     def open_population(self, name: str, budget: Json, *, idempotency_key: str | None = None) -> Json:
         """``POST /populations``."""
         body: Json = {"name": name, "budget": budget}
-        return self._json("POST", "/populations", body=body, key=idempotency_key or new_idempotency_key())
+        return self._json("POST", "/populations", body=body, headers=_once(idempotency_key))
 
     def populations(self) -> Iterator[Json]:
         """``GET /populations``, all pages."""
@@ -186,7 +189,7 @@ class Client(Calls):
 
     def train(self, request: Json, *, idempotency_key: str | None = None) -> Json:
         """``POST /train``: reserves budget and queues the job, once per key."""
-        return self._json("POST", "/train", body=request, key=idempotency_key or new_idempotency_key())
+        return self._json("POST", "/train", body=request, headers=_once(idempotency_key))
 
     def jobs(self, **filters: str | None) -> Iterator[Json]:
         """``GET /jobs``, all pages; filters are ``dataset``, ``kind``, ``algorithm`` and ``state``."""
@@ -246,7 +249,7 @@ class Client(Calls):
     def release_profile(self, dataset: str, request: Json, *, idempotency_key: str | None = None) -> Json:
         """``POST /datasets/{id}/profiles``: reserves budget and queues the job, once per key."""
         path = f"/datasets/{segment(dataset)}/profiles"
-        return self._json("POST", path, body=request, key=idempotency_key or new_idempotency_key())
+        return self._json("POST", path, body=request, headers=_once(idempotency_key))
 
     def profiles(self, dataset: str) -> Iterator[Json]:
         """``GET /datasets/{id}/profiles``, all pages."""
@@ -320,13 +323,23 @@ class Client(Calls):
         """``GET /datasets/{id}/aliases/{alias}``: who moved the alias when, newest first; all pages."""
         return self._pages(f"/datasets/{segment(dataset)}/aliases/{segment(alias)}", "moves")
 
-    def put_alias(self, dataset: str, alias: str, model: str) -> Json:
-        """``PUT /datasets/{id}/aliases/{alias}``: makes the alias name a model of the dataset."""
-        return self._json("PUT", f"/datasets/{segment(dataset)}/aliases/{segment(alias)}", body={"model": model})
+    def alias(self, dataset: str, alias: str) -> Json:
+        """``GET /datasets/{id}/aliases/{alias}``: the model that the alias names, its ``etag``, and the last moves."""
+        return self._json("GET", f"/datasets/{segment(dataset)}/aliases/{segment(alias)}")
 
-    def delete_alias(self, dataset: str, alias: str) -> Json:
-        """``DELETE /datasets/{id}/aliases/{alias}``. The model stays."""
-        return self._json("DELETE", f"/datasets/{segment(dataset)}/aliases/{segment(alias)}")
+    def put_alias(self, dataset: str, alias: str, model: str, *, etag: str | None = None) -> Json:
+        """``PUT /datasets/{id}/aliases/{alias}``: makes the alias name a model of the dataset.
+
+        With the ``etag`` of :meth:`alias`, the service refuses the move if somebody else moved the alias meanwhile.
+        """
+        path = f"/datasets/{segment(dataset)}/aliases/{segment(alias)}"
+        return self._json("PUT", path, body={"model": model}, headers=_unless_changed(etag))
+
+    def delete_alias(self, dataset: str, alias: str, *, etag: str | None = None) -> Json:
+        """``DELETE /datasets/{id}/aliases/{alias}``. The model stays. ``etag`` as in :meth:`put_alias`."""
+        return self._json(
+            "DELETE", f"/datasets/{segment(dataset)}/aliases/{segment(alias)}", headers=_unless_changed(etag)
+        )
 
     # Evaluations
 
@@ -337,7 +350,7 @@ class Client(Calls):
     def evaluate(self, model_id: str, request: Json, *, idempotency_key: str | None = None) -> Json:
         """``POST /models/{id}/evaluations``: reserves budget and queues the job, once per key."""
         path = f"/models/{segment(model_id)}/evaluations"
-        return self._json("POST", path, body=request, key=idempotency_key or new_idempotency_key())
+        return self._json("POST", path, body=request, headers=_once(idempotency_key))
 
     def evaluations(self, model_id: str) -> Iterator[Json]:
         """``GET /models/{id}/evaluations``, all pages."""
@@ -349,7 +362,7 @@ class Client(Calls):
 
     def select_model(self, request: Json, *, idempotency_key: str | None = None) -> Json:
         """``POST /evaluations``: chooses the best of ``models`` for one charge, once per key."""
-        return self._json("POST", "/evaluations", body=request, key=idempotency_key or new_idempotency_key())
+        return self._json("POST", "/evaluations", body=request, headers=_once(idempotency_key))
 
     def evaluation(self, evaluation_id: str) -> Json:
         """``GET /evaluations/{id}``: the released numbers."""
@@ -428,8 +441,7 @@ class Client(Calls):
     def change_cap(self, account: str, cap: str, *, reason: str, idempotency_key: str | None = None) -> Json:
         """``POST /ledger/{account}/cap``: a new lifetime cap, an ε as exact decimal text; once per key."""
         body = {"cap": cap, "reason": reason}
-        key = idempotency_key or new_idempotency_key()
-        return self._json("POST", f"/ledger/{segment(account)}/cap", body=body, key=key)
+        return self._json("POST", f"/ledger/{segment(account)}/cap", body=body, headers=_once(idempotency_key))
 
     def checkpoint(self, account: str) -> str:
         """``GET /ledger/{account}/checkpoint``: the signed note."""
@@ -476,8 +488,8 @@ class Client(Calls):
 
         Call it before the mechanism reads a row.
         """
-        key = idempotency_key or new_idempotency_key()
-        return self._json("POST", f"/ledger/{segment(dataset)}/reservations", body=request, key=key)
+        path = f"/ledger/{segment(dataset)}/reservations"
+        return self._json("POST", path, body=request, headers=_once(idempotency_key))
 
     def reservations(self, dataset: str) -> Iterator[Json]:
         """``GET /ledger/{dataset}/reservations``, all pages: the charges for external mechanisms."""
@@ -486,6 +498,14 @@ class Client(Calls):
     def reservation(self, dataset: str, reservation_id: str) -> Json:
         """``GET /ledger/{dataset}/reservations/{id}``."""
         return self._json("GET", f"/ledger/{segment(dataset)}/reservations/{segment(reservation_id)}")
+
+
+def _once(idempotency_key: str | None) -> dict[str, str]:
+    return {"Idempotency-Key": idempotency_key or new_idempotency_key()}
+
+
+def _unless_changed(etag: str | None) -> dict[str, str]:
+    return {} if etag is None else {"If-Match": f'"{etag}"'}
 
 
 def _chunks(file: Path, on_progress: Callable[[int], None]) -> Iterator[bytes]:

@@ -328,20 +328,16 @@ class Calls:
         *,
         body: Json | bytes | None = None,
         params: Mapping[str, str | int | None] | None = None,
-        key: str | None = None,
+        headers: Mapping[str, str] | None = None,
         repeatable: bool = False,
     ) -> Json:
-        headers = {}
-        if body is not None:
-            headers["Content-Type"] = "application/json"
-        if key is not None:
-            headers["Idempotency-Key"] = key
+        of_body = {} if body is None else {"Content-Type": "application/json"}
         content = body if isinstance(body, bytes | None) else json.dumps(body, allow_nan=False).encode()
         request = Request(
             method,
             path,
             params=params or {},
-            headers=headers,
+            headers=of_body | dict(headers or {}),
             content=None if content is None else lambda: content,
             repeatable=repeatable,
         )

@@ -1,0 +1,76 @@
+"""Changes of rules under ``If-Match``: of several that rest on the same rules, one is made."""
+
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import httpx
+import pytest
+
+from grovekeeper_client.client import Client
+from grovekeeper_client.errors import ApiProblem
+from tests.support.pages import hidden, section, signed_in
+from tests.support.server import Server
+
+RULES: dict[str, Any] = {
+    "largest_job": "1", "approval_above": None, "quotas": [], "frozen": False, "erase_rows_at": None,
+}  # fmt: skip
+
+
+def _outcomes(answers: list[httpx.Response]) -> list[int]:
+    refused = [answer for answer in answers if answer.status_code == 412]
+    assert {answer.json()["type"] for answer in refused} <= {"changed-meanwhile"}
+    return sorted(answer.status_code for answer in answers)
+
+
+def test_of_changes_that_rest_on_the_same_rules_one_is_made(idle_server: Server) -> None:
+    path, http = f"/datasets/{idle_server.declared()['id']}/rules", idle_server.admin.http
+    seen = http.get(path)
+    assert seen.headers["ETag"] == f'"{seen.json()["etag"]}"'
+    held = {"If-Match": seen.headers["ETag"]}
+
+    def change(number: int) -> httpx.Response:
+        return http.put(path, json=RULES | {"largest_job": f"0.{number}"}, headers=held)
+
+    with ThreadPoolExecutor(6) as threads:
+        assert _outcomes(list(threads.map(change, range(1, 7)))) == [200, *[412] * 5]
+    now = http.get(path)
+    assert now.headers["ETag"] != held["If-Match"]
+    again = http.put(path, json=RULES | {"largest_job": now.json()["largest_job"]}, headers=held)
+    assert (again.status_code, again.headers["ETag"]) == (200, now.headers["ETag"]), "a repetition changes nothing"
+    assert http.put(path, json=RULES).status_code == 200, "without a condition"
+
+
+def test_a_proposal_is_a_part_of_what_an_owner_has_seen(idle_server: Server) -> None:
+    dataset = idle_server.declared()["id"]
+    first, second = (idle_server.granted(dataset, "owner") for _ in range(2))
+    path = f"/datasets/{dataset}/rules"
+    seen = first.http.put(path, json=RULES).json()["etag"]
+    assert first.http.put(path, json=RULES | {"largest_job": "2"}).json()["etag"] != seen
+    tighter = RULES | {"largest_job": "0.5"}
+    late = second.http.put(path, json=tighter, headers={"If-Match": f'"{seen}"'})
+    assert late.status_code == 412, "the second owner has not seen the proposal, which the change would drop"
+    assert second.http.get(path).json()["proposal"]["rules"]["largest_job"] == "2"
+
+
+@pytest.mark.parametrize("field", ["abc", '"a" "b"', '"', "*, *", ""])
+def test_a_field_that_is_no_list_of_tags_is_refused(idle_server: Server, field: str) -> None:
+    path = f"/datasets/{idle_server.declared()['id']}/rules"
+    refused = idle_server.admin.http.put(path, json=RULES, headers={"If-Match": field})
+    assert (refused.status_code, refused.json()["errors"][0]["at"]) == (422, "/If-Match")
+
+
+def test_the_client_and_the_page_send_what_they_have_seen(idle_server: Server) -> None:
+    dataset = idle_server.declared()["id"]
+    page, path = f"/ui/datasets/{dataset}", f"/ui/datasets/{dataset}/rules"
+    browser = signed_in(idle_server, idle_server.admin)
+    opened = hidden(browser.get(page).text)["etag"]
+    with Client(idle_server.url, idle_server.admin.key) as client:
+        seen = client.rules(dataset)
+        client.change_rules(dataset, RULES, etag=seen["etag"])
+        with pytest.raises(ApiProblem, match="changed since") as refused:
+            client.change_rules(dataset, RULES | {"largest_job": "2"}, etag=seen["etag"])
+    assert refused.value.status == 412
+    late = browser.post(path, data={"etag": opened, "largest_job": "3"})
+    assert late.status_code == 412
+    assert "changed since" in section(late.text, "rules")
+    assert browser.post(path, data={"etag": hidden(late.text)["etag"], "largest_job": "3"}).status_code == 303
