@@ -22,7 +22,7 @@ from app.api import problems
 from app.api.authentication import Authentication, Readiness
 from app.api.capacity import THREADS, Capacities
 from app.api.metrics import Metrics
-from app.api.middleware import Application, EveryRequest, Predictions, Spans
+from app.api.middleware import Application, Compression, EveryRequest, Predictions, Spans
 from app.api.pages.routers import PAGES
 from app.api.problems import INTERNAL, MEDIA_TYPE, PROBLEMS
 from app.api.requests import check_query
@@ -59,6 +59,7 @@ def create_app(settings: Settings) -> FastAPI:
     app.state.job_events = JobEvents(capacities)
     app.state.metrics = Metrics(installation, app.state.heads)
     routes = [*models.model_routes.routes, *models.inference_routes.routes]
+    app.add_middleware(Compression)
     app.add_middleware(
         EveryRequest,
         installation=installation,

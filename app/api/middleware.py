@@ -18,6 +18,7 @@ from functools import cached_property, lru_cache, partial
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from fastapi import FastAPI
+from starlette.middleware.gzip import DEFAULT_EXCLUDED_CONTENT_TYPES, GZipMiddleware
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute
@@ -69,6 +70,8 @@ _KINDS = {
     "/ledger/{dataset}/reservations": "admission",
 }
 """The routes whose durations are measured: they read no stored row."""
+_UNCOMPRESSED = re.compile(r"/|/ui/(?!style\.css|live\.js).*|/keys.*|.*/webhooks.*|.*/rules|.*/aliases/[^/]+")
+_COMPRESSED_ALREADY = (*DEFAULT_EXCLUDED_CONTENT_TYPES, "application/octet-stream")
 _log = logging.getLogger(__name__)
 
 
@@ -342,6 +345,24 @@ def _head_of(send: Send) -> Send:
             raise ClientDisconnect  # what makes the stream ends, as it does when a client goes away
 
     return send_head
+
+
+class Compression:
+    """ASGI middleware that compresses large answers to GET for clients that accept gzip.
+
+    Sizes of compressed answers tell whether a guess that a stranger can put into an answer is in it, too. So pages, and
+    answers about keys and webhooks, stay as they are. So do answers with an ``ETag``, which names their very bytes.
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+        self._compressed = GZipMiddleware(
+            app, limits.MIN_COMPRESSED_BYTES, compresslevel=1, exclude_content_types=_COMPRESSED_ALREADY
+        )
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        is_kept = scope["type"] != "http" or scope["method"] != "GET" or _UNCOMPRESSED.fullmatch(scope["path"])
+        await (self._app if is_kept else self._compressed)(scope, receive, send)
 
 
 class Application(FastAPI):

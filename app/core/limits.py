@@ -166,6 +166,7 @@ MAX_CONNECTIONS_PER_KEY = 256
 MAX_REQUEST_HEAD_BYTES = 128 * 1024  # Bytes of the request line and the headers of a request
 REQUEST_HEAD_S = 30  # Seconds that a client may take for the head of a request
 ANSWER_WAIT_S = 60  # Seconds after which a client that takes up nothing of an answer is cut off, on Linux
+MIN_COMPRESSED_BYTES = 2 * 1024  # Bytes of an answer from which it is compressed: less fits into two packets
 LARGE_ANSWER_BYTES = 64 * 1024  # Bytes of an answer beyond which its request lasts until the client has read it
 # Bytes of large answers in the memory of one API process that clients of one key have not read; with more, work of the
 # key is answered 429.
