@@ -19,6 +19,7 @@ from itsdangerous import BadSignature, URLSafeTimedSerializer
 from starlette.types import Scope
 
 from app.access.grants import Principal
+from app.api.addresses import base
 from app.api.capacity import Capacities, Work, work_of_authentication
 from app.core import limits, stamps
 from app.core.dask_cluster import is_loopback
@@ -252,7 +253,13 @@ def _time(text: str | None) -> datetime | None:
 
 
 def _cookie_name(request: Request) -> str:
-    return COOKIE if _is_loopback(request) else f"__Host-{COOKIE}"
+    """The name of the cookie of a session.
+
+    With ``__Host-``, a browser takes a cookie for the whole host only. So its path is ``/`` also below a path prefix,
+    and the name tells the services of one host apart: signing in to one of them ends no session of another.
+    """
+    name = COOKIE + base().replace("/", ".")
+    return name if _is_loopback(request) else f"__Host-{name}"
 
 
 def _is_loopback(request: Request) -> bool:

@@ -51,6 +51,7 @@ def create_app(settings: Settings) -> FastAPI:
     """
     installation = Installation.open(settings, pool_size=sum(THREADS.values()))
     app = _application()
+    app.servers = [] if settings.path_prefix is None else [{"url": settings.path_prefix}]
     app.state.installation = installation
     app.state.provider = provider = IdentityProvider.of(settings)
     app.state.heads = Heads(installation)
@@ -108,7 +109,13 @@ def _application() -> FastAPI:
 
 def _openapi(app: FastAPI) -> dict[str, Any]:
     if app.openapi_schema is None:
-        schema = get_openapi(title=app.title, version=_API_VERSION, description=_DESCRIPTION, routes=app.routes)
+        schema = get_openapi(
+            title=app.title,
+            version=_API_VERSION,
+            description=_DESCRIPTION,
+            routes=app.routes,
+            servers=app.servers or None,
+        )
         schema["components"]["schemas"]["Problem"] = Problem.model_json_schema()
         schema["components"]["headers"] = _HEADERS
         schema["components"]["examples"] = _PROBLEM_EXAMPLES

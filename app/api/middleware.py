@@ -12,7 +12,7 @@ import re
 import secrets
 import time
 from collections import Counter
-from collections.abc import Awaitable, Iterator, Sequence
+from collections.abc import Awaitable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property, lru_cache, partial
 from typing import Any, NamedTuple, Protocol, TypeAlias
@@ -26,6 +26,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app.access.grants import Principal
 from app.api import problems
+from app.api.addresses import PATH_PREFIX, base
 from app.api.authentication import DISK_RETRY_S, WITHOUT_SESSION, Authentication, is_page
 from app.api.capacity import CLIENT, Capacities, Client, Work, is_administration
 from app.api.metrics import Metrics
@@ -192,6 +193,7 @@ class EveryRequest:
     * 503 until the database is at this program's revision and agrees with every head outside it, and to requests that
       a stop does not wait for.
     * 401 without a valid key, before the body is read; a page without a session sends the caller to sign in.
+    * The path prefix of the service in every ``Location``, which no route adds.
     * Counts, logs and traces every answer.
     """
 
@@ -213,11 +215,13 @@ class EveryRequest:
         self._predictions = predictions
         self._in_flight: Counter[str] = Counter()
         self._n_of_keys = 0
+        self._path_prefix = installation.settings.path_prefix or ""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
+        PATH_PREFIX.set(self._path_prefix)
         request_id = secrets.token_hex(8)
         scope.setdefault("state", {})["request_id"] = request_id
         if scope["method"] == "HEAD":  # wherever GET is; the server sends no body to such a request
@@ -392,6 +396,12 @@ def _answer_to_unexpected(error: Exception, request: Request) -> Response:
     return unexpected(request) if is_page(request.url.path) else problems.internal_error(request)
 
 
+def _below_the_prefix(headers: Iterable[tuple[bytes, bytes]]) -> Iterator[tuple[bytes, bytes]]:
+    """The headers of an answer as they leave. Every ``Location`` of this service is a path."""
+    for name, value in headers:
+        yield name, base().encode("ascii") + value if name == b"location" else value
+
+
 class _Answered:
     """Adds headers to an answer, and records its status; 0 until the answer has begun.
 
@@ -409,7 +419,7 @@ class _Answered:
             self.has_started = True
             self.status = message["status"]
             headers = [
-                *message.get("headers", ()),
+                *(_below_the_prefix(message.get("headers", ())) if base() else message.get("headers", ())),
                 (b"x-request-id", self._scope["state"]["request_id"].encode("ascii")),
                 *_ON_EVERY_ANSWER,
             ]

@@ -78,6 +78,7 @@ MAX_JOB_NAME_CHARS = 128  # Characters of a job's name
 MAX_SCOPE_CHARS = 65_536  # Characters of a scope in an address or a form, or of the models that a form has chosen
 MAX_CELL_CHARS = 4_096  # Characters of a cell, or of the names of two partitions, in an address or a form
 MAX_FIELD_CHARS = 64  # Characters of a short field of a form: an amount, a choice
+MAX_PATH_PREFIX_CHARS = 200  # Characters of the path below which a reverse proxy serves the service
 MAX_RETURN_CHARS = 2_000  # Characters of the page that a sign-in returns to
 LAST_USES_INTERVAL_S = 300  # Seconds between two times at which a process writes which keys were used
 MAX_KEY_LIFETIME_DAYS = 3_660  # Days until an access key expires, if it expires at all

@@ -5,6 +5,7 @@ takes precedence over the variable of the same name. A secret may come from a fi
 """
 
 import importlib.util
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from functools import cached_property
@@ -21,6 +22,8 @@ PREFIX = "GROVEKEEPER_"
 GlobalRole: TypeAlias = Literal["admin", "owner", "auditor"]
 GLOBAL_ROLES: tuple[GlobalRole, ...] = get_args(GlobalRole)
 """Roles that take effect without a grant."""
+_PATH_PREFIX = re.compile(r"(/(?!\.{1,2}(/|$))[A-Za-z0-9._~-]+)+")
+"""Names of the unreserved characters of RFC 3986; browsers remove the names ``.`` and ``..``."""
 LOG_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR")
 
 
@@ -160,6 +163,13 @@ class Settings:
     )
     host: str = _setting("127.0.0.1", "Address that the API listens on. A proxy provides TLS.", worker=False)
     port: int = _setting("8731", "Port that the API listens on; 0 picks a free one.", int, worker=False)
+    path_prefix: str | None = _setting(
+        "",
+        "Path below which a reverse proxy serves the service, and which it removes from requests: `/grovekeeper` for "
+        "`https://host/grovekeeper/`. Links, redirects and `Location` begin with it. At most "
+        f"{limits.MAX_PATH_PREFIX_CHARS} characters.",
+        worker=False,
+    )
     lease_ttl_s: int = _setting(
         str(limits.LEASE_TTL_S),
         "Seconds without a heartbeat after which a worker loses its job, 3 to 3,600.",
@@ -292,8 +302,19 @@ class Settings:
         for name, holds in in_range.items():
             if not holds:
                 raise InstallationError(f"{PREFIX}{name.upper()} is outside its range; see docs/settings.md")
+        self._check_path_prefix()
         self._check_provider()
         _ = self.dask_cluster  # refused at the start of a process, not at the charge of a job
+
+    def _check_path_prefix(self) -> None:
+        """Checks that the prefix and the path of a page give the path of an address."""
+        prefix = self.path_prefix or ""
+        if prefix and (len(prefix) > limits.MAX_PATH_PREFIX_CHARS or not _PATH_PREFIX.fullmatch(prefix)):
+            raise InstallationError(
+                f"{PREFIX}PATH_PREFIX is no path prefix. It has names of letters (A to Z), digits and `-._~`, one `/` "
+                "before each name and none at the end, as in `/tools/grovekeeper`; at most "
+                f"{limits.MAX_PATH_PREFIX_CHARS} characters"
+            )
 
     def _check_provider(self) -> None:
         """Checks that the settings of an identity provider agree."""

@@ -134,6 +134,18 @@ def test_the_proxy_admits_what_the_service_admits_and_keeps_no_body() -> None:
     assert int(re.findall(r"proxy_read_timeout (\d+)h", streams)[0]) * 3_600 > limits.CHILD_TIMEOUT_S
 
 
+def test_the_guide_serves_below_a_path_what_the_sample_serves_at_the_root() -> None:
+    guide = (_ROOT / "docs" / "guides" / "operator.md").read_text(encoding="utf-8")
+    (shown,) = re.findall(r"^```nginx\n(.*?)^```", guide, re.DOTALL | re.MULTILINE)
+    (prefix,) = re.findall(r"`GROVEKEEPER_PATH_PREFIX=([^`]+)`", guide)
+    assert f"location {prefix}/ {{\n    proxy_pass http://grovekeeper/;" in shown, "the slash removes the prefix"
+    assert f"location = {prefix}/metrics {{\n    return 404;" in shown
+    at_root = NGINX[NGINX.index("location / {") : NGINX.index("location = /metrics")]
+    for name in ("proxy_http_version", "proxy_set_header Host", "proxy_read_timeout", "proxy_next_upstream"):
+        (line,) = re.findall(rf"^ +({name} .*;)$", at_root, re.MULTILINE)
+        assert line in shown
+
+
 def test_the_proxy_reaches_the_replicas_of_compose() -> None:
     first, last = (int(port) for port in COMPOSE["api"]["ports"][0].split(":")[1].split("-"))
     used = [int(port) for port in re.findall(r"server 127\.0\.0\.1:(\d+);", NGINX)]

@@ -3,6 +3,8 @@
 import secrets
 import shutil
 from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,7 +12,9 @@ from axe_playwright_python.base import AXE_SCRIPT
 from playwright.sync_api import Browser, BrowserContext, FilePayload, Page, ViewportSize, expect, sync_playwright
 
 from app.core import limits
-from tests.support.server import Server, csv_rows, new_idempotency_key, worker
+from tests.support.databases import MigratedDatabase
+from tests.support.prefix_proxy import prefix_proxy
+from tests.support.server import Server, csv_rows, new_idempotency_key, running_server, worker
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--disable-background-networking", "--disable-sync"]
@@ -174,6 +178,51 @@ def test_the_theme_stays_as_it_was_switched(browser: Browser, idle_server: Serve
         page.get_by_role("button", name="Light or dark").click()
         page.goto(idle_server.url)
         assert page.evaluate("getComputedStyle(document.body).backgroundColor") != light
+
+
+@pytest.fixture
+def below(migrated_database: MigratedDatabase, tmp_path: Path) -> Iterator[Server]:
+    """A server behind a proxy that removes a path prefix; its address is that of the proxy."""
+    prefix = "/tools/grovekeeper"
+    with (
+        migrated_database("sqlite", tmp_path) as url,
+        running_server(url, tmp_path / "home", n_workers=0, path_prefix=prefix) as server,
+        prefix_proxy(int(server.url.rpartition(":")[2]), prefix) as proxy,
+    ):
+        yield replace(server, url=proxy.url)
+
+
+def test_the_dashboard_works_below_a_path_prefix(browser: Browser, below: Server, tmp_path: Path) -> None:
+    """Every request of the browser is below the prefix, those of the script and of the stream of events, too."""
+    dataset = below.uploaded()
+    complaints: list[str] = []
+    with browser.new_context() as context:
+        page = _page(context, below, complaints)
+        assert page.url == f"{below.url}/ui/jobs"
+        page.get_by_role("link", name="Datasets", exact=True).click()
+        page.get_by_role("link", name=dataset["name"]).click()
+        page.get_by_role("link", name="Quote or train").click()
+        page.select_option("#algorithm", "rdt-ta")
+        page.fill("#epsilon", "0.5")
+        expect(page.locator("#answer h2").first).to_have_text("rdt-ta at ε = 0.5")
+        page.get_by_role("button", name="Train and spend 0.5 ε").click()
+        expect(page.locator("#live .state")).to_have_text("queued")
+        page.evaluate("window.notReloaded = true")
+        with worker(below.settings, log=tmp_path / "worker.log"):
+            expect(page.locator("#live .state")).to_have_text("succeeded", timeout=120_000)
+        assert page.evaluate("window.notReloaded")
+        page.get_by_role("link", name="Open the model").click()
+        page.get_by_label("age", exact=True).fill("39")
+        page.get_by_role("button", name="Predict").click()
+        expect(page.get_by_role("status")).to_contain_text("the label")
+        page.goto(f"{below.url}/ui/datasets/{dataset['id']}/rows")
+        page.set_input_files("#file", FilePayload(name="rows.csv", mimeType="text/csv", buffer=csv_rows(20).encode()))
+        page.get_by_role("button", name="Upload", exact=True).click()
+        expect(page.locator("#answer").get_by_text("Only owners see this report")).to_be_visible()
+        page.get_by_role("button", name="Sign out").click()
+        expect(page.get_by_role("heading", level=1)).to_have_text("Sign in")
+        assert page.url == f"{below.url}/ui/sign-in"
+    assert complaints == []
 
 
 CUT = """() => [...document.querySelectorAll("main td, main th, main dd")]

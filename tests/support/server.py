@@ -240,9 +240,11 @@ def events_of(response: httpx.Response) -> list[dict[str, Any]]:
 
 
 @contextmanager
-def running_server(database_url: str, home: Path, *, n_workers: int) -> Iterator[Server]:
+def running_server(
+    database_url: str, home: Path, *, n_workers: int, path_prefix: str | None = None
+) -> Iterator[Server]:
     """Runs a server and its workers on a migrated database, and stops them at the end."""
-    settings = Settings(home=home, database_url=database_url, log_level="DEBUG")
+    settings = Settings(home=home, database_url=database_url, log_level="DEBUG", path_prefix=path_prefix)
     home.mkdir(mode=0o700, parents=True, exist_ok=True)
     with ExitStack() as stack:
         with opened(settings) as database:

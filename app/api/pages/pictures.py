@@ -6,6 +6,7 @@ from typing import Any
 
 from markupsafe import Markup
 
+from app.api.addresses import base
 from app.api.pages import words
 from app.services.ledger.spend_history import Spend
 from app.wire.spending import AccuracyOut, MajorityOut, RecoveredOut
@@ -68,7 +69,7 @@ def spend(spent: Spend, balance: Mapping[str, Any]) -> Markup | None:
             width,
             top=Decimal(charge.total) / whole,
             height=Decimal(charge.amount) / whole,
-            link=f"/ui/ledger/{balance['account']}/entries/{charge.sequence}",
+            link=f"{base()}/ui/ledger/{balance['account']}/entries/{charge.sequence}",
             text=f"{charge.amount} {symbol} charged, {charge.total} {symbol} in all: "
             f"{charge.job_id or charge.description}, {words.who(charge.by, charge.by_name)}, {words.minute(charge.at)}",
         )

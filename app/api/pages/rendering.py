@@ -14,6 +14,7 @@ from markupsafe import Markup
 
 from app.access.grants import Principal
 from app.api import problems
+from app.api.addresses import base
 from app.api.authentication import SIGN_IN
 from app.api.pages import pictures, words
 from app.core import errors
@@ -112,7 +113,7 @@ def _environment() -> Environment:
     }
     environment.filters |= {"percent": odds_words.percent, "minute": _minute}
     environment.globals |= {
-        "symbols": words.SYMBOLS, "odds_sentence": odds_words.sentence, "budget_bar": pictures.budget_bar,
+        "base": base, "symbols": words.SYMBOLS, "odds_sentence": odds_words.sentence, "budget_bar": pictures.budget_bar,
         "odds_scale": pictures.odds_scale, "share_class": pictures.share_class,
         "recovered_shares": pictures.recovered_shares,
     }  # fmt: skip

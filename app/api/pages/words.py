@@ -10,6 +10,7 @@ from typing import Any
 
 from markupsafe import Markup
 
+from app.api.addresses import base
 from app.ledger import control
 from app.wire.datasets import DatasetOut
 from app.wire.ledger import ActKind, ActOut
@@ -220,8 +221,8 @@ def _dataset(dataset: str, names: Mapping[str, str]) -> Markup:
     return _link(f"/ui/datasets/{dataset}", names.get(dataset, dataset))
 
 
-def _link(address: str, words: str) -> Markup:
-    return Markup('<a href="{}">{}</a>').format(address, words)
+def _link(path: str, words: str) -> Markup:
+    return Markup('<a href="{}{}">{}</a>').format(base(), path, words)
 
 
 def _roles(roles: Sequence[str]) -> str:

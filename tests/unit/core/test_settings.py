@@ -92,6 +92,23 @@ def test_an_invalid_value_is_refused_by_name_and_not_shown(environ: dict[str, st
     assert not any(value in message for value in environ.values() if len(value) > 2)
 
 
+@pytest.mark.parametrize("prefix", ["/grovekeeper", "/tools/grovekeeper", "/A-z_0.9~", "/..a/...", "/" + "a" * 199])
+def test_a_path_prefix_is_one_or_more_names(prefix: str) -> None:
+    assert Settings.from_environment({"GROVEKEEPER_PATH_PREFIX": prefix}).path_prefix == prefix
+
+
+@pytest.mark.parametrize(
+    "prefix",
+    [
+        "/", "grovekeeper", "/grovekeeper/", "//grovekeeper", "/a//b", "/a b", "/a%20b", "/ä", '/"', "/<a>", "/a?b",
+        "/a#b", "/a\\b", "/a\n", "/\na", "/.", "/..", "/a/../b", "/a/.", "https://host/a", "/" + "a" * 200,
+    ],
+)  # fmt: skip
+def test_a_path_prefix_that_is_no_path_is_refused_with_its_form(prefix: str) -> None:
+    with pytest.raises(InstallationError, match=r"GROVEKEEPER_PATH_PREFIX is no path prefix\. .*`/tools/grovekeeper`"):
+        Settings.from_environment({"GROVEKEEPER_PATH_PREFIX": prefix})
+
+
 def test_the_keys_of_a_provider_come_from_an_address_or_a_file() -> None:
     provider = {"GROVEKEEPER_OIDC_ISSUER": "https://login.example.org", "GROVEKEEPER_OIDC_AUDIENCE": "grovekeeper"}
     for location in ("https://login.example.org/keys", "http://127.0.0.1:8080/keys"):
