@@ -1,9 +1,9 @@
 """Collects the metrics of an API process.
 
 Counts are those of this process since its start; facts about the installation are read from its database, so every
-process states the same. No metric depends on a row: there are no durations of jobs, sizes of uploads, running jobs, and
-none of the process metrics that the library offers (processor time, memory), because uploads use both. Workers say at
-fixed times that they live, whether they run a job or not.
+process states the same. No metric depends on a stored row: there are no durations of jobs, sizes of uploads, running
+jobs, and none of the process metrics that the library offers (processor time, memory), because uploads use both.
+Workers say at fixed times that they live, whether they run a job or not.
 """
 
 import threading
@@ -60,6 +60,9 @@ class Metrics(Collector):
         for outcome, number in self._installation.admissions.counts().items():
             admissions[(_outcome(outcome),)] += number
         yield _counter("admissions", "Requests that spend budget, by outcome", ("outcome",), admissions)
+        changed = {(kind,): number for kind, number in self._installation.changed_cells.counts().items()}
+        meaning = "Cells of rows to predict that were clamped to the declared bounds, or whose category is undeclared"
+        yield _counter("changed_cells", meaning, ("change",), changed)
         errors = {(kind,): number for kind, number in self._installation.database.errors.counts().items()}
         yield _counter("database_errors", "Transactions that the database ended with an error", ("kind",), errors)
         observed = self._observe()

@@ -139,6 +139,9 @@ def predict(
         answer = predict_rows(client, model_id, rows_in, schema=schema, read_out=read_out)
     output = call.output
     output.answer(answer)
+    for what, counts in (("out of the declared bounds", "clamped"), ("of no declared category", "unseen")):
+        for name, number in answer["counts"][counts].items():
+            output.say(f"note: {name}: {number} of {len(rows_in)} rows {what}; {_SEEN_AS[counts]}")
     rows = [
         [number, label, *(f"{probability:.3f}" for probability in probabilities)]
         for number, (label, probabilities) in enumerate(
@@ -148,6 +151,7 @@ def predict(
     output.table(["row", "label", *(f"P({name})" for name in answer["classes"])], rows, empty="no rows")
 
 
+_SEEN_AS = {"clamped": "the nearer bound counts", "unseen": "they count as one unknown category"}
 Rows: TypeAlias = list[dict[str, Any]]
 
 

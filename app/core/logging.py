@@ -120,10 +120,10 @@ class Tally(Generic[Labels]):
         self._counts: Counter[Labels] = Counter()
         self._lock = threading.Lock()
 
-    def add(self, labels: Labels) -> None:
-        """Counts one event."""
+    def add(self, labels: Labels, number: int = 1) -> None:
+        """Counts one event, or several."""
         with self._lock:
-            self._counts[labels] += 1
+            self._counts[labels] += number
 
     def counts(self) -> Mapping[Labels, int]:
         """A copy of all counts."""

@@ -29,6 +29,7 @@ from app.forests.bins import quantile_bins
 from app.forests.contract.plan import Forest, Plan, Reader
 from app.forests.data.sanitiser import RequestRows, SanitisedColumns
 from app.forests.data.schema import Schema
+from app.forests.kernels.prediction import bound_cells
 from app.forests.trees import leaf_read_out
 from app.forests.trees.leaf_read_out import PackedForest, PooledSums
 from app.privacy.events import DiscreteLaplace, Event, Parallel, RoundedGaussian, Sequential
@@ -169,8 +170,9 @@ def _reader(forest: Forest, schema: Schema, read_out: str) -> Reader:
     if known is not None:
         return known
     reader = catalogue.family(forest.plan.algorithm).reader(forest, schema, shared)
-    # Readers pack trees and load compiled code at their first use.
+    # Readers pack trees and load compiled code at their first use, and so does the bounding of cells.
     reader(_one_row(schema))
+    bound_cells(np.empty((0, 1)), np.empty((0, 4)))
     predictor.readers[shared] = reader
     return reader
 

@@ -27,7 +27,7 @@ from app.core.errors import FieldProblem, InvalidRequest, MalformedRequest, TooL
 from app.forests.data.sanitiser import column_pointer, max_rows
 from app.forests.data.schema import Feature, Schema
 
-_READ_OUT = b"read_out"
+_READ_OUT, _COUNTS = b"read_out", b"counts"
 _ACCEPTED = ("integer", "float", "string", "dictionary of these")
 _HEADER_OF_MESSAGE, _BATCH_OF_DICTIONARY, _COMPRESSION_OF_BATCH, _IS_DELTA_OF_DICTIONARY = 2, 1, 3, 2
 """Positions of members in the tables of ``Message.fbs``."""
@@ -39,10 +39,12 @@ class ArrowTable:
 
     Attributes:
         read_out: of the metadata of the stream's schema.
+        counts: whether the metadata ask for counts of cells that the model does not see as they were sent.
     """
 
     columns: dict[str, "ArrowCells"]
     read_out: str | None
+    counts: bool
 
 
 @dataclass(frozen=True, eq=False)
@@ -143,25 +145,27 @@ def read(body: bytes, declared: Schema) -> ArrowTable:
             _check_columns(schema, {feature.name for feature in declared.features})
             batches = _checked(stream, len(schema), max_rows=max_rows(declared))
             columns = [ArrowCells(kind, [it.column(i) for it in batches]) for i, kind in enumerate(schema.types)]
-            read_out = (schema.metadata or {}).get(_READ_OUT, b"").decode("utf-8") or None
-            return ArrowTable(dict(zip(schema.names, columns, strict=True)), read_out)
+            metadata = schema.metadata or {}
+            read_out = metadata.get(_READ_OUT, b"").decode("utf-8") or None
+            counts = metadata.get(_COUNTS) == b"true"
+            return ArrowTable(dict(zip(schema.names, columns, strict=True)), read_out, counts)
     except (pa.ArrowException, MemoryError, OSError, ValueError, TypeError, LookupError, EOFError, struct.error):
         pass  # the text of the library's error may quote cells
     raise MalformedRequest("the body is no stream of Arrow")
 
 
 def write(
-    labels: NDArray[np.int32], classes: Sequence[str], probabilities: NDArray[np.float64], *, model_id: str
+    labels: NDArray[np.int32], classes: Sequence[str], probabilities: NDArray[np.float64], *, metadata: dict[str, str]
 ) -> bytes:
     """Writes an answer: the column ``label``, whose dictionary has all classes in order, and ``probabilities``.
 
-    The metadata of the schema have the id of the model, because an alias may have moved.
+    The ``metadata`` of the schema have the id of the model, because an alias may have moved.
     """
     label = pa.DictionaryArray.from_arrays(_array(pa.int32(), labels), pa.array(classes, pa.string()))
     shares = _array(pa.float64(), np.ascontiguousarray(probabilities).ravel())
     batch = pa.record_batch({"label": label, "probabilities": pa.FixedSizeListArray.from_arrays(shares, len(classes))})
     sink = pa.BufferOutputStream()
-    batch = batch.replace_schema_metadata({"model": model_id})
+    batch = batch.replace_schema_metadata(metadata)
     with pa_ipc.new_stream(sink, batch.schema) as stream:
         stream.write_batch(batch)
     content: bytes = sink.getvalue().to_pybytes()

@@ -41,6 +41,7 @@ class Installation:
         store: the artifacts among the files.
         admissions: requests that spend budget, by outcome: ``True`` admitted, ``False`` answered from an earlier
             request, or the kind of the error.
+        changed_cells: cells of rows to predict that models do not see as they were sent, by what changed them.
         last_uses: uses of keys that are not written yet.
         authority: callers and models that predictions have read.
     """
@@ -51,6 +52,7 @@ class Installation:
     store: ArtifactStore
     cache: ArtifactCache
     admissions: Tally[bool | type[GrovekeeperError]] = field(default_factory=Tally)
+    changed_cells: Tally[str] = field(default_factory=Tally)
     last_uses: LastUses = field(default_factory=LastUses)
     authority: CachedAuthority = field(default_factory=CachedAuthority)
 

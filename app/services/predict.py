@@ -22,6 +22,7 @@ from app.access import grants
 from app.access.grants import PREDICT, Principal, Role
 from app.core import json_text, limits
 from app.core.errors import InvalidRequest, NotFound, TooLarge
+from app.core.logging import Tally
 from app.forests import released_forest as forests
 from app.forests.data.sanitiser import SanitisedColumns, max_rows, sanitise_prediction_columns
 from app.forests.data.schema import Schema
@@ -49,6 +50,7 @@ class _Outline(msgspec.Struct, forbid_unknown_fields=True):
     rows: list[msgspec.Raw] | None = None
     columns: dict[str, msgspec.Raw] | None = None
     read_out: str | None = None
+    counts: bool | None = None
 
 
 class PredictBody(NamedTuple):
@@ -57,15 +59,39 @@ class PredictBody(NamedTuple):
     rows: list[dict[str, Any]] | None
     columns: dict[str, list[Any]] | None
     read_out: str | None
+    counts: bool | None
+
+
+class ChangedCells(msgspec.Struct, frozen=True):
+    """Cells of a request that the model does not see as they were sent, by column; columns without any are left out.
+
+    Attributes:
+        clamped: numbers out of the declared bounds, which count as the nearer bound.
+        unseen: categories that are not declared, which count as OTHER.
+    """
+
+    clamped: dict[str, int]
+    unseen: dict[str, int]
+
+    @classmethod
+    def of(cls, schema: Schema, changed: NDArray[np.int64]) -> ChangedCells:
+        """Names the columns of :attr:`SanitisedColumns.changed`."""
+        names = [feature.name for feature in schema.features]
+        counted = [{name: n for name, n in zip(names, row, strict=True) if n} for row in changed.tolist()]
+        return cls(*counted)
 
 
 class JsonPredictions(msgspec.Struct):
-    """The answer in JSON: the id of the model, class names, and one label and one row of probabilities per row."""
+    """The answer in JSON: the id of the model, class names, and one label and one row of probabilities per row.
+
+    ``counts`` is ``None`` unless the request asks for them.
+    """
 
     model: str
     classes: tuple[str, ...]
     labels: list[str]
     probabilities: list[list[float]]
+    counts: ChangedCells | None
 
 
 class Predicted(msgspec.Struct, frozen=True):
@@ -80,27 +106,39 @@ class Predicted(msgspec.Struct, frozen=True):
     classes: tuple[str, ...]
     codes: NDArray[np.int32]
     probabilities: NDArray[np.float64]
+    changed: ChangedCells
 
     @property
     def labels(self) -> list[str]:
         """One class per row."""
         return [self.classes[code] for code in self.codes.tolist()]
 
-    def answer(self, form: PredictionForm, *, model_id: str) -> bytes:
+    def answer(self, form: PredictionForm, *, model_id: str, counts: bool) -> bytes:
         """The body of an answer of a model."""
         if form is PredictionForm.ARROW:
             from app.services import arrow_tables
 
-            return arrow_tables.write(self.codes, self.classes, self.probabilities, model_id=model_id)
-        return _encoder.encode(JsonPredictions(model_id, self.classes, self.labels, self.probabilities.tolist()))
+            metadata = {"model": model_id}
+            if counts:
+                metadata["counts"] = _encoder.encode(self.changed).decode("utf-8")
+            return arrow_tables.write(self.codes, self.classes, self.probabilities, metadata=metadata)
+        changed = self.changed if counts else None
+        return _encoder.encode(
+            JsonPredictions(model_id, self.classes, self.labels, self.probabilities.tolist(), changed)
+        )
 
 
 @dataclass(frozen=True)
 class PredictingModel:
-    """A loaded model and its id."""
+    """A loaded model and its id.
+
+    Attributes:
+        changed_cells: where all cells of requests are counted that the model does not see as they were sent.
+    """
 
     id: str
     artifact: Artifact
+    changed_cells: Tally[str]
 
     @property
     def schema(self) -> Schema:
@@ -113,15 +151,24 @@ class PredictingModel:
 
     def answer(self, body: bytes, form: PredictionForm, answer_form: PredictionForm) -> bytes:
         """Answers a request; see :func:`predict`."""
-        columns, read_out = _read(self, body, form)
-        return self.predict(columns, read_out=read_out).answer(answer_form, model_id=self.id)
+        columns, read_out, counts = _read(self, body, form)
+        return self.predict(columns, read_out=read_out).answer(answer_form, model_id=self.id, counts=counts)
 
     def predict(self, columns: SanitisedColumns, *, read_out: str | None) -> Predicted:
         """Predicts sanitised rows."""
         forest, schema = self.artifact.forest, self.schema
         probabilities = forests.probabilities(forest, schema, columns, read_out=read_out)
         codes = forests.labels(forest, probabilities, read_out=read_out)
-        return Predicted(schema.label.classes, codes, probabilities)
+        return Predicted(schema.label.classes, codes, probabilities, self._counted(columns))
+
+    def _counted(self, columns: SanitisedColumns) -> ChangedCells:
+        assert columns.changed is not None, "the rows of a caller"
+        if not columns.changed.any():
+            return _UNCHANGED
+        changed = ChangedCells.of(self.schema, columns.changed)
+        self.changed_cells.add("clamped", sum(changed.clamped.values()))
+        self.changed_cells.add("unseen", sum(changed.unseen.values()))
+        return changed
 
 
 class Addressed(NamedTuple):
@@ -131,6 +178,7 @@ class Addressed(NamedTuple):
     digest: str
 
 
+_UNCHANGED = ChangedCells({}, {})
 _outlines = msgspec.json.Decoder(_Outline)
 _rows = msgspec.json.Decoder(dict[str, Any])
 _cells = msgspec.json.Decoder(list[Any])
@@ -179,7 +227,7 @@ def loaded_model(installation: Installation, principal: Principal, address: str)
     artifact = None if addressed is None else installation.cache.loaded(addressed.digest)
     if addressed is None or artifact is None or not forests.is_prepared(artifact.forest, artifact.schema):
         return None
-    return PredictingModel(addressed.model_id, artifact)
+    return PredictingModel(addressed.model_id, artifact, installation.changed_cells)
 
 
 def _most_rows(body: bytes) -> int:
@@ -200,7 +248,7 @@ def _most_rows(body: bytes) -> int:
 def predicting_model(installation: Installation, principal: Principal, address: str) -> PredictingModel:
     """Loads a model with which the caller may predict."""
     addressed = address_of(installation, principal, address)
-    return PredictingModel(addressed.model_id, installation.cache.get(addressed.digest))
+    return PredictingModel(addressed.model_id, installation.cache.get(addressed.digest), installation.changed_cells)
 
 
 def address_of(installation: Installation, principal: Principal, address: str) -> Addressed:
@@ -261,7 +309,7 @@ def decode(body: bytes, schema: Schema) -> PredictBody:
         raise InvalidRequest.at("", "not-a-prediction-request") from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         raise json_text.not_json(body) from None
-    n_named = sum(member is not None for member in (rows, columns, outline.read_out))
+    n_named = sum(member is not None for member in (rows, columns, outline.read_out, outline.counts))
     # Every member has a colon. If the body has no other colons, no member was overwritten by a later one of its name.
     if body.count(b":") != n_named + sum(map(len, rows or ())) + len(columns or ()):
         _refuse_repeated_names(body)
@@ -269,21 +317,22 @@ def decode(body: bytes, schema: Schema) -> PredictBody:
         raise InvalidRequest.at("", "needs-rows-or-columns")
     if any(len(cells) > most_rows for cells in (columns or {}).values()):
         raise TooLarge("the number of rows", most_rows)
-    return PredictBody(rows, columns, outline.read_out)
+    return PredictBody(rows, columns, outline.read_out, outline.counts)
 
 
-def _read(model: PredictingModel, body: bytes, form: PredictionForm) -> tuple[SanitisedColumns, str | None]:
-    """The sanitised rows and the read-out of a request."""
+def _read(model: PredictingModel, body: bytes, form: PredictionForm) -> tuple[SanitisedColumns, str | None, bool]:
+    """The sanitised rows and the read-out of a request, and whether it asks for counts."""
     schema = model.schema
     if form is PredictionForm.ARROW:
         from app.services import arrow_tables
 
         table = arrow_tables.read(body, schema)
-        return sanitise_prediction_columns(schema, table.columns), table.read_out
+        return sanitise_prediction_columns(schema, table.columns), table.read_out, table.counts
     request = decode(body, schema)
+    forest, counts = model.artifact.forest, bool(request.counts)
     if request.rows is not None:
-        return forests.sanitised(model.artifact.forest, schema, request.rows), request.read_out
-    return forests.sanitised_columns(model.artifact.forest, schema, request.columns or {}), request.read_out
+        return forests.sanitised(forest, schema, request.rows), request.read_out, counts
+    return forests.sanitised_columns(forest, schema, request.columns or {}), request.read_out, counts
 
 
 def _refuse_repeated_names(body: bytes) -> None:

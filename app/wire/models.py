@@ -76,18 +76,31 @@ class PredictIn(Request):
     rows: Annotated[list[_Row], Field(max_length=limits.MAX_PREDICTION_ROWS)] | None = None
     columns: Annotated[dict[ColumnName, _Cells], Field(max_length=limits.MAX_FEATURES)] | None = None
     read_out: Literal["mv", "ta", "pa", "log", "sum"] | None = None
+    counts: Annotated[bool | None, Field(description="Whether the answer has `counts`.")] = None
+
+
+class ChangedCells(Answer):
+    """Cells that the model does not see as they were sent, by column; columns without any are left out.
+
+    ``clamped`` numbers are out of the declared bounds, ``unseen`` categories are not declared.
+    """
+
+    clamped: dict[str, int]
+    unseen: dict[str, int]
 
 
 class PredictOut(Answer):
     """Predictions: one label and one row of probabilities, in the order of ``classes``, for each row.
 
-    ``model`` is the id of the model that answered: an alias means another model after it moved.
+    ``model`` is the id of the model that answered: an alias means another model after it moved. ``counts`` is ``null``
+    unless the request asks for them.
     """
 
     model: str
     classes: list[str]
     labels: list[str]
     probabilities: list[list[float]]
+    counts: ChangedCells | None
 
 
 AliasName: TypeAlias = Annotated[str, Field(max_length=limits.MAX_ALIAS_CHARS, pattern=PUBLIC_NAME)]

@@ -3,15 +3,19 @@
 import json
 import struct
 import subprocess
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import httpx
+import pyarrow as pa
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 
 from app.core import limits
+from tests.support.columnar import stream_of
 from tests.support.databases import on_one_server
 from tests.support.environments import environment, version_in
 from tests.support.server import Caller, Server
@@ -229,3 +233,32 @@ def test_tritonclient_predicts_with_json_and_with_binary_tensors(
         assert lines.pop(0) == [form, *expected["labels"]]
         assert [[float(share) for share in lines.pop(0)] for _ in expected["labels"]] == expected["probabilities"]
     assert not lines
+
+
+def test_cells_that_the_model_does_not_see_as_they_are_are_counted(served: Served) -> None:
+    path, http = f"/models/{served.model}/predict", served.predictor.http
+    columns = {"age": [39, 1_000, -1], "hours": [40.5, None, 2.0], "sex": ["Male", "else", ""]}
+    rows = [dict(zip(columns, cells, strict=True)) for cells in zip(*columns.values(), strict=True)]
+    expected = {"clamped": {"age": 2}, "unseen": {"sex": 1}}
+    before = _changed(served)
+    for body in ({"columns": columns}, {"rows": rows}):
+        assert http.post(path, json=body | {"counts": True}).json()["counts"] == expected
+        assert http.post(path, json=body | {"counts": False}).json()["counts"] is None
+        assert http.post(path, json=body).json()["counts"] is None
+    assert http.post(path, json={"rows": rows[:1], "counts": True}).json()["counts"] == {"clamped": {}, "unseen": {}}
+    table = pa.table(columns).replace_schema_metadata({"counts": "true"})
+    answer = http.post(path, content=stream_of(table), headers={"Content-Type": "application/vnd.apache.arrow.stream"})
+    assert json.loads(pa.ipc.open_stream(answer.content).schema.metadata[b"counts"]) == expected
+    assert served.infer(_tensors(**columns)).is_success
+    assert _changed(served) - before == {"clamped": 16, "unseen": 8}, "of eight requests"
+    assert http.post(path, json={"rows": rows, "counts": "yes"}).status_code == 422
+
+
+def _changed(served: Served) -> Counter[str]:
+    families = text_string_to_metric_families(served.server.admin.http.get("/metrics").text)
+    samples = [sample for family in families for sample in family.samples if sample.name.startswith(_CHANGED_CELLS)]
+    assert all(sample.labels.keys() == {"change"} for sample in samples), "no name of a column"
+    return Counter({sample.labels["change"]: int(sample.value) for sample in samples})
+
+
+_CHANGED_CELLS = "grovekeeper_changed_cells"

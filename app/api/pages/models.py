@@ -44,12 +44,14 @@ class _Shown:
         form: ``prediction`` or ``aliases``, if the page answers such a form.
         alias: the alias whose moves are shown.
         prediction: class, probability, and whether the class is the label.
+        changed: the features whose number is out of its bounds.
     """
 
     form: str = ""
     alias: str = ""
     row: Mapping[str, str] = field(default_factory=dict)
     prediction: Sequence[tuple[str, float, bool]] | None = None
+    changed: Sequence[str] = ()
 
 
 @model_pages.get("")
@@ -77,10 +79,10 @@ async def predict(visit: Visitor, model_id: str) -> Response:
 
     def answer() -> Response:
         try:
-            prediction = _prediction(visit, model_id, row) if row else None
+            shown = _prediction(visit, model_id, row) if row else _Shown("prediction")
         except InvalidRequest as refusal:
             return _card(visit.refused(refusal), model_id, _Shown("prediction", row=row))
-        return _card(visit, model_id, _Shown("prediction", row=row, prediction=prediction))
+        return _card(visit, model_id, shown)
 
     return await capacities(visit.request).run(Work.PREDICTION, answer)
 
@@ -139,15 +141,17 @@ def _names(visit: Visit, dataset: str) -> dict[str, str]:
     return {model.id: model.name for model in listed.models if model.name}
 
 
-def _prediction(visit: Visit, model_id: str, row: Mapping[str, str]) -> list[tuple[str, float, bool]]:
-    """Class, probability, and whether the class is the label, in descending order of probability."""
+def _prediction(visit: Visit, model_id: str, row: Mapping[str, str]) -> _Shown:
+    """The classes in descending order of probability."""
     model = models.show_model(*visit.by, model_id)
     features = {feature["name"]: feature for feature in model.schema_["features"]}
     values = {name: _value(features.get(name, {}), text) for name, text in row.items()}
-    answer = json.loads(predict_rows(*visit.by, model.id, json.dumps({"rows": [values]}).encode("utf-8")))
+    body = json.dumps({"rows": [values], "counts": True}).encode("utf-8")
+    answer = json.loads(predict_rows(*visit.by, model.id, body))
     (label,), (probabilities,) = answer["labels"], answer["probabilities"]
-    listed = zip(answer["classes"], probabilities, strict=True)
-    return sorted(((name, share, name == label) for name, share in listed), key=lambda item: -item[1])
+    classes = zip(answer["classes"], probabilities, strict=True)
+    listed = sorted(((name, share, name == label) for name, share in classes), key=lambda item: -item[1])
+    return _Shown("prediction", row=row, prediction=listed, changed=list(answer["counts"]["clamped"]))
 
 
 def _value(feature: Mapping[str, Any], text: str) -> str | float | None:

@@ -33,6 +33,7 @@ from numpy.typing import NDArray
 from app.core import limits
 from app.core.errors import FieldProblem, InvalidRequest
 from app.forests.data.schema import Feature, Label, Schema
+from app.forests.kernels.prediction import bound_cells
 
 
 @dataclass(frozen=True)
@@ -44,10 +45,13 @@ class SanitisedColumns:
             NaN = MISSING (only where the schema allows it). Categories: int32 ``(n_rows,)`` codes, ``other_code`` for
             an undeclared value and ``missing_code`` for an empty cell.
         n_rows: number of rows, also where the schema has no features.
+        changed: of a caller's rows, int64 ``(2, n_features)``: the numbers out of their bounds, and the undeclared
+            categories. ``None`` of training rows, which nobody counts.
     """
 
     columns: tuple[NDArray[np.float64] | NDArray[np.int32], ...]
     n_rows: int
+    changed: NDArray[np.int64] | None = None
 
 
 class SanitisedTable(SanitisedColumns):
@@ -59,8 +63,10 @@ class SanitisedTable(SanitisedColumns):
 
     table: NDArray[np.float64]
 
-    def __init__(self, table: NDArray[np.float64], is_categorical: tuple[bool, ...]) -> None:
-        vars(self).update(n_rows=table.shape[1], table=table, _is_categorical=is_categorical)
+    def __init__(
+        self, table: NDArray[np.float64], changed: NDArray[np.int64], is_categorical: tuple[bool, ...]
+    ) -> None:
+        vars(self).update(n_rows=table.shape[1], table=table, changed=changed, _is_categorical=is_categorical)
 
     @cached_property
     def columns(self) -> tuple[NDArray[np.float64] | NDArray[np.int32], ...]:
@@ -244,7 +250,7 @@ def has_known_label(label: Label, codes: NDArray[np.int32]) -> NDArray[np.bool_]
 
 
 def count_out_of_bounds(feature: Feature, values: NDArray[np.float64]) -> int:
-    """The number of cells that clamping changes: an exact PRIVATE count, for the owner's upload report alone."""
+    """The number of cells that clamping changes: exact, so of stored rows for the owner's upload report alone."""
     return int(np.count_nonzero((values < feature.lower) | (values > feature.upper)))
 
 
@@ -317,7 +323,8 @@ def _sanitised(
     """Sanitises columns; ``at`` is the pointer to the cell of a column in one row, or to an absent column."""
     problems: list[FieldProblem] = []
     sanitised: list[NDArray[np.float64] | NDArray[np.int32]] = []
-    for feature in schema.features:
+    changed = np.zeros((2, len(schema.features)), dtype=np.int64)
+    for place, feature in enumerate(schema.features):
         cells = columns.get(feature.name)
         if cells is None and not feature.missing:
             problems.append(_problem(feature, at(feature.name, None), "missing", n_rows))
@@ -331,15 +338,18 @@ def _sanitised(
         ):
             if len(rows):
                 problems.append(_problem(feature, at(feature.name, int(rows[0])), problem, len(rows)))
-        if not problems:
-            sanitised.append(
-                cells.codes(feature) if feature.is_categorical else sanitise_numbers(feature, cells.numbers())
-            )
+        if not problems and feature.is_categorical:
+            sanitised.append(cells.codes(feature))
+            changed[1, place] = np.count_nonzero(sanitised[-1] == feature.other_code)
+        elif not problems:
+            numbers = cells.numbers()
+            sanitised.append(sanitise_numbers(feature, numbers))
+            changed[0, place] = count_out_of_bounds(feature, numbers)
         if len(problems) >= limits.MAX_REPORTED_PROBLEMS:
             break
     if problems:
         raise InvalidRequest(problems[: limits.MAX_REPORTED_PROBLEMS])
-    return SanitisedColumns(tuple(sanitised), n_rows)
+    return SanitisedColumns(tuple(sanitised), n_rows, changed)
 
 
 def _unknown_column(name: str, accepted: Iterable[str], *, at: str, count: int | None = None) -> FieldProblem:
@@ -379,10 +389,13 @@ class RequestRows:
         self._codes = [
             (place, codes, other) for place, (_, _, codes, other) in enumerate(self._columns) if codes is not None
         ]
-        bounds = [(-np.inf, np.inf) if it.is_categorical else (it.lower, it.upper) for it in features]
-        lower, upper = np.array(bounds, dtype=np.float64).reshape(-1, 2).T
-        self._lower, self._upper = lower[:, np.newaxis], upper[:, np.newaxis]
-        self._is_whole = np.flatnonzero([feature.type == "integer" for feature in features])
+        rules = [
+            (-np.inf, np.inf, it.other_code, 0)
+            if it.is_categorical
+            else (it.lower, it.upper, np.nan, it.type == "integer")
+            for it in features
+        ]
+        self._rules = np.array(rules, dtype=np.float64).reshape(-1, 4)
 
     def sanitise(self, rows: Sequence[Mapping[str, object]]) -> SanitisedColumns:
         """Does what :func:`app.forests.data.sanitiser.sanitise_prediction_rows` does, with its errors."""
@@ -393,7 +406,7 @@ class RequestRows:
             table = self._table(lambda name: [row.get(name) for row in rows], len(rows))
         if table is None:  # a cell that has no place in a table, which the other function reports or accepts
             return sanitise_prediction_rows(self._schema, rows)
-        return SanitisedTable(table, self._is_categorical)
+        return self._bounded(table)
 
     def sanitise_columns(self, columns: Mapping[str, Sequence[object]], *, at: str) -> SanitisedColumns:
         """Does what :func:`app.forests.data.sanitiser.sanitise_prediction_columns` does, with its errors."""
@@ -409,7 +422,10 @@ class RequestRows:
         if table is None:
             cells = {name: JsonCells(values) for name, values in columns.items()}
             return sanitise_prediction_columns(self._schema, cells, at=at)
-        return SanitisedTable(table, self._is_categorical)
+        return self._bounded(table)
+
+    def _bounded(self, table: NDArray[np.float64]) -> SanitisedTable:
+        return SanitisedTable(table, bound_cells(table, self._rules), self._is_categorical)
 
     def _row(self, row: Mapping[str, object]) -> NDArray[np.float64] | None:
         """Does what :meth:`_table` does, for one row, in half of the time."""
@@ -420,10 +436,10 @@ class RequestRows:
             return None
         for place, codes, other in self._codes:
             cells[place] = codes.get(cells[place], other)
-        return self._bounded(cells, 1)
+        return self._numbers(cells, 1)
 
     def _table(self, cells_of: Callable[[str], Sequence[object]], n_rows: int) -> NDArray[np.float64] | None:
-        """Sanitised values, float64 ``(n_features, n_rows)``; ``None`` if a type of a cell is not usual."""
+        """Numbers and codes, float64 ``(n_features, n_rows)``; ``None`` if a type of a cell is not usual."""
         values: list[object] = []
         for name, types, codes, other in self._columns:
             cells = cells_of(name)
@@ -432,16 +448,11 @@ class RequestRows:
             if codes is not None and type(None) not in types and "" in cells:  # an empty cell where none may be empty
                 return None
             values += cells if codes is None else [codes.get(cell, other) for cell in cells]
-        return self._bounded(values, n_rows)
+        return self._numbers(values, n_rows)
 
-    def _bounded(self, values: Sequence[object], n_rows: int) -> NDArray[np.float64] | None:
+    def _numbers(self, values: Sequence[object], n_rows: int) -> NDArray[np.float64] | None:
         """The table of numbers and codes, column by column; ``None`` if an integer is beyond the range of floats."""
         try:
-            table = np.array(values, dtype=np.float64).reshape(len(self._columns), n_rows)
+            return np.array(values, dtype=np.float64).reshape(len(self._columns), n_rows)
         except OverflowError:
             return None
-        table = np.minimum(np.maximum(table, self._lower), self._upper)
-        if len(self._is_whole):
-            table[self._is_whole] = np.rint(table[self._is_whole])
-        table += 0.0  # a negative zero becomes a positive zero
-        return table

@@ -338,6 +338,25 @@ def sum_leaf_values_of_table(table: NDArray[np.float64], bins: CodeTables, trees
     return np.ascontiguousarray(sums.T)
 
 
+def bound_cells(table: NDArray[np.float64], rules: NDArray[np.float64]) -> NDArray[np.int64]:
+    """Clamps and rounds the cells of requests in place; NaN stays.
+
+    Args:
+        table: contiguous ``(n_columns, n_rows)``.
+        rules: contiguous ``(n_columns, 4)``: the two bounds; the code of an undeclared category, or NaN; and 1 where
+            numbers are rounded to integers, ties to even.
+
+    Returns:
+        int64 ``(2, n_columns)``: the numbers out of the bounds, and the codes of undeclared categories.
+
+    Raises:
+        TypeError: an array of another type or layout.
+    """
+    changed = np.zeros((2, len(table)), dtype=np.int64)
+    _loops().bound_cells(table, rules, changed)
+    return changed
+
+
 def normalised(evidence: NDArray[np.float64]) -> NDArray[np.float64]:
     """Divides by the sum over the last axis; uniform where the sum is not positive. Sums are added up in order."""
     shares = np.array(evidence, dtype=np.float64, order="C")

@@ -1,7 +1,8 @@
 """Represents models, quotes and evaluations, and predicts any number of rows within the limits of the API."""
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from pathlib import Path
@@ -184,8 +185,12 @@ class Model:
         table = row_kinds.read(rows, self.card["schema"])
         return table.probabilities(self._answer(table, read_out)["probabilities"], classes=self.classes)
 
-    def answer(self, rows: Any, *, read_out: str | None = None) -> Mapping[str, list[Any]]:
-        """Lists of ``classes``, ``labels`` and ``probabilities`` for rows of any kind; see :meth:`predict`."""
+    def answer(self, rows: Any, *, read_out: str | None = None) -> Mapping[str, Any]:
+        """Lists of ``classes``, ``labels`` and ``probabilities`` for rows of any kind; see :meth:`predict`.
+
+        ``counts`` has the cells that the model does not see as they are, by column: ``clamped`` numbers, which are out
+        of the declared bounds, and ``unseen`` categories, which are not declared.
+        """
         return self._answer(row_kinds.read(rows, self.card["schema"]), read_out)
 
     def quote_evaluation(self, epsilon: Amount, **options: Unpack[EvaluationOptions]) -> Quote:
@@ -316,7 +321,7 @@ def _in_parts(
         shape: number of rows, of all parts and of one.
         read_out: default the model's.
     """
-    options = {} if read_out is None else {"read_out": read_out}
+    options: Json = {"counts": True} if read_out is None else {"counts": True, "read_out": read_out}
     n_rows, size = shape
 
     def body(start: int, stop: int) -> bytes:
@@ -342,4 +347,13 @@ def _sent(body: Callable[[int, int], bytes], send: Callable[[bytes], Json], n_ro
         answers.append(send(content))
         start += size
     together = {name: [item for answer in answers for item in answer[name]] for name in ("labels", "probabilities")}
-    return answers[0] | together
+    counts = {name: _added(answer["counts"][name] for answer in answers) for name in ("clamped", "unseen")}
+    return answers[0] | together | {"counts": counts}
+
+
+def _added(parts: Iterable[Mapping[str, int]]) -> dict[str, int]:
+    """Counts by column, over all parts of the rows."""
+    added: Counter[str] = Counter()
+    for part in parts:
+        added.update(part)
+    return dict(added)

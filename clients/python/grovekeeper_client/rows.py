@@ -1,5 +1,6 @@
 """Reads rows of pandas, Arrow, NumPy or plain Python without loss, and gives answers of the same kind."""
 
+import json
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -157,7 +158,8 @@ def write_stream(table: Any, start: int, stop: int, *, read_out: str | None) -> 
     import pyarrow
 
     part = table.slice(start, stop - start).combine_chunks()
-    part = part.replace_schema_metadata({} if read_out is None else {"read_out": read_out})
+    options = {"counts": "true"} if read_out is None else {"counts": "true", "read_out": read_out}
+    part = part.replace_schema_metadata(options)
     sink = pyarrow.BufferOutputStream()
     with pyarrow.ipc.new_stream(sink, part.schema) as stream:
         stream.write_table(part)
@@ -172,8 +174,10 @@ def read_stream(answer: bytes) -> dict[str, Any]:
     batch = pyarrow.ipc.open_stream(answer).read_next_batch()
     label, shares = batch.column("label"), batch.column("probabilities")
     n_classes, flat = shares.type.list_size, shares.flatten().to_pylist()
+    metadata = batch.schema.metadata
     return {
-        "model": (batch.schema.metadata or {}).get(b"model", b"").decode(),
+        "model": metadata[b"model"].decode(),
+        "counts": json.loads(metadata[b"counts"]),
         "classes": label.dictionary.to_pylist(),
         "labels": label.to_pylist(),
         "probabilities": [flat[start : start + n_classes] for start in range(0, len(flat), n_classes)],

@@ -20,6 +20,9 @@ def _schema(*names: str, n_classes: int = 2) -> dict[str, Any]:
     return {"features": [{"name": name} for name in names], "label": {"classes": ["a"] * n_classes}}
 
 
+METADATA = {"model": "md_1", "counts": '{"clamped": {}, "unseen": {}}'}
+
+
 class _Counting:
     """A client that predicts each row's number."""
 
@@ -32,7 +35,10 @@ class _Counting:
         numbers = content["columns"]["n"] if "columns" in content else [row["n"] for row in content["rows"]]
         self.bodies.append(body)
         self.sizes.append(len(numbers))
-        return {"classes": ["a"], "labels": [str(n) for n in numbers], "probabilities": [[1.0] for _ in numbers]}
+        return {
+            "classes": ["a"], "labels": [str(n) for n in numbers], "probabilities": [[1.0] for _ in numbers],
+            "counts": {"clamped": {"n": len(numbers)}, "unseen": {}},
+        }  # fmt: skip
 
 
 def test_the_limits_are_those_of_the_service() -> None:
@@ -47,6 +53,7 @@ def test_any_number_of_rows_is_predicted(extra: int) -> None:
     by_row, by_column = _Counting(), _Counting()
     answer = predict_rows(by_row, "md_1", [{"n": n} for n in range(n_rows)], schema=_schema("n"))  # type: ignore[arg-type]
     assert answer["labels"] == [str(n) for n in range(n_rows)]
+    assert answer["counts"] == {"clamped": {"n": n_rows}, "unseen": {}}
     assert answer == predict_columns(by_column, "md_1", {"n": list(range(n_rows))}, n_rows=n_rows, schema=_schema("n"))  # type: ignore[arg-type]
     assert len(answer["probabilities"]) == n_rows
     assert answer["classes"] == ["a"]
@@ -85,6 +92,9 @@ def test_long_cells_stay_below_the_limit_of_bytes() -> None:
     assert {json.loads(body)["read_out"] for body in client.bodies} == {"ta"}
 
 
+METADATA = {"model": "md_1", "counts": '{"clamped": {}, "unseen": {}}'}
+
+
 class _CountingTables:
     """A client that predicts the number of each row of a table."""
 
@@ -95,7 +105,7 @@ class _CountingTables:
         assert len(stream) <= limits.MAX_PREDICTION_BODY_BYTES
         codes = pa.ipc.open_stream(stream).read_all().column("n").to_numpy().astype(np.int32)
         self.sizes.append(len(codes))
-        return arrow_tables.write(codes, [str(n) for n in range(100)], np.ones((len(codes), 100)), model_id="md_1")
+        return arrow_tables.write(codes, [str(n) for n in range(100)], np.ones((len(codes), 100)), metadata=METADATA)
 
 
 def test_a_table_of_any_size_is_predicted_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -66,7 +66,7 @@ def test_tables_and_frames_are_sent_as_arrow(kind: str) -> None:
         return
     sent = pa.ipc.open_stream(rows.write_stream(table, 0, 9, read_out="mv")).read_all()
     assert sent.to_pydict() == COLUMNS
-    assert sent.schema.metadata == {b"read_out": b"mv"}
+    assert sent.schema.metadata == {b"counts": b"true", b"read_out": b"mv"}
 
 
 def test_a_column_that_arrow_would_not_send_as_its_feature_is_sent_by_its_cells() -> None:
@@ -85,11 +85,15 @@ def test_a_column_that_arrow_would_not_send_as_its_feature_is_sent_by_its_cells(
         _ = rows.read(pd.DataFrame({"age": ["x"]}), SCHEMA).table
 
 
+_METADATA = {"model": "md_1", "counts": '{"clamped":{"age":1},"unseen":{}}'}
+
+
 def test_an_answer_in_arrow_is_read_as_one_in_json() -> None:
     probabilities = np.array(PROBABILITIES)
-    answer = arrow_tables.write(np.array([0, 1], np.int32), ("low", "high"), probabilities, model_id="md_1")
+    answer = arrow_tables.write(np.array([0, 1], np.int32), ("low", "high"), probabilities, metadata=_METADATA)
     assert rows.read_stream(answer) == {
-        "model": "md_1", "classes": ["low", "high"], "labels": LABELS, "probabilities": PROBABILITIES,
+        "model": "md_1", "counts": {"clamped": {"age": 1}, "unseen": {}},
+        "classes": ["low", "high"], "labels": LABELS, "probabilities": PROBABILITIES,
     }  # fmt: skip
 
 

@@ -117,12 +117,12 @@ def test_the_read_out_is_in_the_metadata() -> None:
 
 def test_an_answer_has_labels_in_the_order_of_classes_and_probabilities() -> None:
     shares = np.array([[0.25, 0.75], [1.0, 0.0], [0.5, 0.5]])
-    answer = arrow_tables.write(np.array([1, 0, 0], np.int32), ("no", "yes"), shares, model_id="md_1")
+    answer = arrow_tables.write(np.array([1, 0, 0], np.int32), ("no", "yes"), shares, metadata={"model": "md_1"})
     table = pa.ipc.open_stream(answer).read_all()
     table.validate(full=True)
     assert table.to_pydict() == {"label": ["yes", "no", "no"], "probabilities": shares.tolist()}
     assert table.column("label").chunk(0).dictionary.to_pylist() == ["no", "yes"]
-    empty = arrow_tables.write(np.empty(0, np.int32), ("no", "yes"), np.empty((0, 2)), model_id="md_1")
+    empty = arrow_tables.write(np.empty(0, np.int32), ("no", "yes"), np.empty((0, 2)), metadata={"model": "md_1"})
     assert pa.ipc.open_stream(empty).read_all().num_rows == 0
 
 

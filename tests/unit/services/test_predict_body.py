@@ -118,7 +118,9 @@ def _is_answered_at_once(monkeypatch: pytest.MonkeyPatch, schema: Schema, body: 
     monkeypatch.setattr(predict.forests, "is_prepared", lambda *_: True)
     loaded = SimpleNamespace(schema=schema, forest=None)
     installation = SimpleNamespace(
-        authority={("key", "md"): Addressed("md", "digest")}, cache=SimpleNamespace(loaded={"digest": loaded}.get)
+        authority={("key", "md"): Addressed("md", "digest")},
+        changed_cells=None,
+        cache=SimpleNamespace(loaded={"digest": loaded}.get),
     )
     content = body if isinstance(body, bytes) else json.dumps(body).encode()
     caller = Principal("key", frozenset())

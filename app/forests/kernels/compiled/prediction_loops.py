@@ -285,6 +285,26 @@ def sum_leaf_values_of(
     sum_leaf_values(X, number, splits, turns, values, sums)
 
 
+@compiled_for(written("float64", 2), read("float64", 2), written("int64", 2))
+def bound_cells(table: NDArray[np.float64], rules: NDArray[np.float64], changed: NDArray[np.int64]) -> None:
+    """Bounds and rounds cells in place, and counts; see ``app.forests.kernels.prediction.bound_cells``."""
+    for column in range(table.shape[0]):
+        lower, upper, other, is_whole = rules[column]
+        for row in range(table.shape[1]):
+            value = table[column, row]
+            if value < lower:
+                value = lower
+                changed[0, column] += 1
+            elif value > upper:
+                value = upper
+                changed[0, column] += 1
+            elif value == other:
+                changed[1, column] += 1
+            if is_whole > 0.0:
+                value = np.rint(value)
+            table[column, row] = value + 0.0  # a negative zero becomes a positive zero
+
+
 @compiled_for(written("float64", 2))
 def normalise(evidence: NDArray[np.float64]) -> None:
     """Divides every row by its sum, in place; uniform where the sum is not positive."""
