@@ -36,7 +36,8 @@ class Metrics(Collector):
         requests: answered requests by public facts that bound the number of time series: the method (``OTHER`` for one
             that the service does not have), the route's template (empty if no route was reached), and the status (``0``
             if the client went away before the answer).
-        durations: of predictions and of requests that spend budget, from their head to the end of the answer.
+        durations: of predictions and of requests that spend budget, from their head to the end of the answer, without
+            those that were refused or failed.
     """
 
     def __init__(self, installation: Installation, heads: Heads) -> None:
@@ -97,7 +98,9 @@ def _outcome(outcome: bool | type[GrovekeeperError]) -> str:
 
 
 def _histogram(durations: Durations) -> core.Metric:
-    family = core.HistogramMetricFamily("grovekeeper_duration_seconds", "Seconds of a request", labels=("kind",))
+    family = core.HistogramMetricFamily(
+        "grovekeeper_duration_seconds", "Seconds of an answered request", labels=("kind",)
+    )
     ends = [*(f"{end:g}" for end in durations.ENDS), "+Inf"]
     for kind, (numbers, seconds) in durations.counts().items():
         family.add_metric((kind,), list(zip(ends, accumulate(numbers), strict=True)), seconds)

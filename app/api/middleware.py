@@ -15,6 +15,7 @@ from collections import Counter
 from collections.abc import Awaitable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property, lru_cache, partial
+from http import HTTPStatus
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from fastapi import FastAPI
@@ -227,23 +228,29 @@ class EveryRequest:
         if scope["method"] == "HEAD":  # wherever GET is; the server sends no body to such a request
             scope, send = {**scope, "method": "GET"}, _head_of(send)
         answered = _Answered(send, scope)
-        began_ns = time.time_ns()
+        began_at_ns, began_ns = time.time_ns(), time.monotonic_ns()
         with about(request_id=request_id):
             try:
                 await self._answer(scope, receive, answered)
             finally:
-                self._record(scope, status=answered.status, began_ns=began_ns)
+                took_ns = time.monotonic_ns() - began_ns
+                self._record(scope, status=answered.status, began_at_ns=began_at_ns, took_ns=took_ns)
 
-    def _record(self, scope: Scope, *, status: int, began_ns: int) -> None:
+    def _record(self, scope: Scope, *, status: int, began_at_ns: int, took_ns: int) -> None:
         """Counts, logs and traces a request that has ended, by public facts alone.
 
-        ``status`` is 0 if the client went away before the answer.
+        Args:
+            scope: of the request.
+            status: 0 if the client went away before the answer.
+            began_at_ns: time of the system's clock, which may be set while a request runs.
+            took_ns: by a clock that is never set.
         """
         route = getattr(scope.get("route"), "path", "")
         method = scope["method"] if scope["method"] in _METHODS else "OTHER"
         self._metrics.requests.add((method, route, str(status)))
-        if method == "POST" and status and route in _KINDS:
-            self._metrics.durations.add(_KINDS[route], (time.time_ns() - began_ns) / 1e9)
+        is_answered = HTTPStatus.OK <= status < HTTPStatus.BAD_REQUEST
+        if method == "POST" and is_answered and route in _KINDS:  # quick refusals would hide slow answers
+            self._metrics.durations.add(_KINDS[route], took_ns / 1e9)
         principal: Principal | None = scope["state"].get("principal")
         key_id = None if principal is None else principal.key_id
         level = logging.DEBUG if method in _READS or route in _PATHS else logging.INFO
@@ -251,7 +258,7 @@ class EveryRequest:
             fields = {"method": method, "route": route, "status": status, "key_id": key_id}
             _log.log(level, "a request was answered", extra=fields)
         if self._spans is not None:
-            self._spans.record(scope, status=status, began_ns=began_ns, ended_ns=time.time_ns())
+            self._spans.record(scope, status=status, began_ns=began_at_ns, ended_ns=began_at_ns + took_ns)
 
     async def _answer(self, scope: Scope, receive: Receive, answered: "_Answered") -> None:
         client: Client = scope["state"].setdefault("client", Client())

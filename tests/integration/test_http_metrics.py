@@ -178,13 +178,17 @@ def test_every_metric_of_the_grafana_dashboard_exists(idle_server: Server) -> No
     assert len({panel["id"] for panel in dashboard["panels"]}) == len(dashboard["panels"])
 
 
-def test_durations_of_predictions_and_admissions_are_counted(server: Server) -> None:
+def test_durations_of_answered_predictions_and_admissions_are_counted(server: Server) -> None:
     dataset = server.uploaded()["id"]
     job = server.trained(dataset)
     before = _samples(server)
-    server.submitted(dataset, epsilon="99")
-    server.admin.http.post(f"/models/{job['model_id']}/predict", json={"rows": [{"age": 1}]})
+    server.submitted(dataset)
+    refused = server.submitted(dataset, epsilon="99")
+    rows = [{"age": 39, "height": 1.5, "sex": "Male"}]
+    predict = f"/models/{job['model_id']}/predict"
+    answers = [server.admin.http.post(predict, json={"rows": sent}) for sent in (rows, "no rows")]
     server.admin.http.post("/plans", json=training(dataset))
+    assert [refused.status_code, *(answer.status_code for answer in answers)] == [409, 200, 422]
     after = _samples(server)
     for kind in ("prediction", "admission"):
         grown = {
