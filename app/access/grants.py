@@ -16,7 +16,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import TypeAlias
 
-from sqlalchemy import delete, or_, select
+from sqlalchemy import Select, delete, or_, select
 from sqlalchemy.orm import Session
 
 from app.access.tables import GrantRow, KeyRow
@@ -238,20 +238,37 @@ def names_of_keys(
     Args:
         ids: of keys; texts that are no key's id have no name.
     """
-    query = select(KeyRow.id, KeyRow.name).where(KeyRow.id.in_(sorted(ids)))
-    if principal.acts_as(None).isdisjoint(SEE_GRANTS):
-        role = None if dataset_id is None else granted(session, principal, dataset_id)
-        if principal.acts_as(role).isdisjoint(SEE_GRANTS):
-            return {}
-        query = query.join(GrantRow, GrantRow.key_id == KeyRow.id).where(GrantRow.dataset_id == dataset_id)
-    names = {row.id: row.name for row in session.execute(query)}
+    query = _known(session, principal, dataset_id)
+    if query is None:
+        return {}
+    names = {row.id: row.name for row in session.execute(query.where(KeyRow.id.in_(sorted(ids))))}
     return {key_id: names[key_id] for key_id in ids if key_id in names}
 
 
-def keys_of_name(session: Session, principal: Principal, dataset_id: str | None, name: str) -> list[str]:
-    """The ids of the keys of a name, among those whose names a principal may know, in the order of their ids."""
-    query = select(KeyRow.id).where(KeyRow.name == name).order_by(KeyRow.id).limit(limits.MAX_KEYS_OF_A_NAME)
-    return list(names_of_keys(session, principal, dataset_id, list(session.execute(query).scalars())))
+def keys_of_name(
+    session: Session, principal: Principal, dataset_id: str | None, name: str, *, among: Select[str]
+) -> list[str]:
+    """The ids of the keys of a name, among those whose names a principal may know, in the order of their ids.
+
+    Args:
+        among: selects the ids that are searched, before the answer is cut at ``limits.MAX_KEYS_OF_A_NAME``.
+    """
+    query = _known(session, principal, dataset_id)
+    if query is None:
+        return []
+    query = query.where(KeyRow.name == name, KeyRow.id.in_(among))
+    return [row.id for row in session.execute(query.order_by(KeyRow.id).limit(limits.MAX_KEYS_OF_A_NAME))]
+
+
+def _known(session: Session, principal: Principal, dataset_id: str | None) -> Select[str, str] | None:
+    """Selects the ids and names of the keys whose names a principal may know; ``None`` if it may know none."""
+    query = select(KeyRow.id, KeyRow.name)
+    if not principal.acts_as(None).isdisjoint(SEE_GRANTS):
+        return query
+    role = None if dataset_id is None else granted(session, principal, dataset_id)
+    if principal.acts_as(role).isdisjoint(SEE_GRANTS):
+        return None
+    return query.join(GrantRow, GrantRow.key_id == KeyRow.id).where(GrantRow.dataset_id == dataset_id)
 
 
 def only_owner_of(session: Session, key_id: str, *, at: datetime, dataset_id: str | None = None) -> list[str]:

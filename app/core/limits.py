@@ -43,7 +43,7 @@ MAX_FORM_COLUMNS = 200  # Columns, and partitions, that the form of a declaratio
 MAX_SHOWN_CHARGES = 200  # Charges in the plot of a dataset; earlier charges are in the pages of its ledger
 MAX_SHOWN_SAME_COLUMNS = 5  # Datasets of the same columns that a warning names
 MAX_SHOWN_PAIRS = 256  # Pairs of cells of two partitions that a page shows as a grid
-MAX_KEYS_OF_A_NAME = 100  # Keys of one name that a search of a ledger looks at
+MAX_KEYS_OF_A_NAME = 100  # Keys of one name, all with entries in a ledger, that a search for the name lists
 MAX_SEARCHED_ENTRIES = 2_000  # Entries that are read for one page of a search for the entries of a cell
 MAX_SUMMED_MEMBERS = 100  # Members of a population whose loads are added up beside every entry of a page
 # Entries of a ledger that an auditor's report verifies; for a longer ledger it names the command.

@@ -375,9 +375,14 @@ def _query(account_id: str, chosen: EntryFilter) -> Select[EntryRow]:
     return query
 
 
+def actors_of(account_id: str) -> Select[str]:
+    """Selects the actors that caused entries of an account, each as often as it did."""
+    return select(EntryRow.actor).where(EntryRow.account_id == account_id)
+
+
 def has_entry_of(session: Session, account_id: str, actor: str) -> bool:
     """Whether an actor caused an entry of an account. Whoever submits a job causes its reservation."""
-    query = select(EntryRow.sequence).where(EntryRow.account_id == account_id, EntryRow.actor == actor).limit(1)
+    query = actors_of(account_id).where(EntryRow.actor == actor).limit(1)
     return session.execute(query).first() is not None
 
 

@@ -3,7 +3,9 @@
 import pytest
 
 from app.access import keys
+from app.core import limits
 from app.core.errors import InvalidRequest
+from app.ledger import accounts, statements
 from app.ledger.tables import EntryKind
 from app.services.keys import create_key
 from app.services.ledger.history import EVERY_ENTRY, Search, list_entries, search_entries
@@ -50,3 +52,21 @@ def test_a_name_stands_for_the_key_that_submitted_something(scene: Scene) -> Non
         name = keys.find(session, OWNER.key_id).name
     scene.submit_job(key="a")
     assert listed(scene, actor=name) == listed(scene, actor=OWNER.key_id) != []
+
+
+def test_keys_of_a_name_that_submitted_nothing_hide_no_key_that_did(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whichever comes first: the keys without entries do not count for the limit."""
+    monkeypatch.setattr(limits, "MAX_KEYS_OF_A_NAME", 2)
+    made = sorted(create_key(scene.installation, ADMIN, KeyIn(name="Ann", roles=["admin"])).id for _ in range(4))
+    lower_cap(scene, made[2])
+    assert listed(scene, actor="Ann") == [("cap", made[2])]
+    lower_cap(scene, made[3])
+    assert problem(scene, "Ann") == ("/actor", "ambiguous", tuple(made[2:]))
+
+
+def lower_cap(scene: Scene, key_id: str) -> None:
+    with scene.installation.database.write() as session:
+        cap = statements.balance(session, scene.dataset_id).cap
+        accounts.change_cap(session, scene.dataset_id, cap - 1, reason="less", actor=key_id)

@@ -125,6 +125,27 @@ def test_the_api_searches_as_the_page_does_and_lists_in_order(idle_server: Serve
         assert admin.get(path, params=wrong).status_code == 422, wrong
 
 
+def test_an_ambiguous_name_lists_the_ids_of_its_keys(idle_server: Server) -> None:
+    """In the answer of the API and on the page; each id then finds the entries of its key."""
+    dataset = idle_server.declared()["id"]
+    path = f"/ledger/{dataset}/entries"
+    owners = [idle_server.granted(dataset, "owner") for _ in range(2)]
+    for cap, owner in zip(("9", "8"), owners, strict=True):
+        owner.http.post(f"/ledger/{dataset}/cap", json={"cap": cap, "reason": "less"}).raise_for_status()
+    refused = owners[0].http.get(path, params={"actor": "test"})
+    ids = sorted(owner.id for owner in owners)
+    assert (refused.status_code, refused.json()["errors"]) == (
+        422,
+        [{"at": "/actor", "problem": "ambiguous", "accepted": ids}],
+    )
+    page = signed_in(idle_server, owners[0]).get(f"/ui/ledger/{dataset}", params={"key": "test"})
+    assert page.status_code == 422
+    assert all(key_id in page.text for key_id in ids)
+    for owner in owners:
+        (entry,) = owners[0].http.get(path, params={"actor": owner.id}).json()["entries"]
+        assert (entry["kind"], entry["actor"]) == ("cap", owner.id)
+
+
 def test_the_load_of_all_members_runs_beside_the_entries_of_a_population(idle_server: Server) -> None:
     """Summed here from the entries of the API, over two members."""
     name, admin = f"people-{secrets.token_hex(4)}", idle_server.admin.http

@@ -102,6 +102,7 @@ _FIELD_PROBLEMS: Mapping[str, str] = {
     "not-an-integer": "Not a whole number.",
     "needs-a-unit-column": "More than one row needs a column that names the person.",
     "not-a-plain-integer": "An integer without leading zeros, signs and points.",
+    "without-entries": "No key of this id or name caused an entry here.",
     "delta-required": "This kind of account needs a δ.",
 }
 """Sentences for problems of fields that their slugs do not explain."""

@@ -191,13 +191,13 @@ def _actor(session: Session, principal: Principal, account: Account, named: str)
     if statements.has_entry_of(session, account.id, named):
         return named
     dataset_id = None if account.dataset is None else account.dataset.id
-    keys = grants.keys_of_name(session, principal, dataset_id, named)
-    found = [key_id for key_id in keys if statements.has_entry_of(session, account.id, key_id)]
-    if len(found) > 1:
-        raise InvalidRequest.at("/actor", "ambiguous", accepted=found)
-    if not found:
+    actors = statements.actors_of(account.id)
+    keys = grants.keys_of_name(session, principal, dataset_id, named, among=actors)
+    if len(keys) > 1:
+        raise InvalidRequest.at("/actor", "ambiguous", accepted=keys)
+    if not keys:
         raise InvalidRequest.at("/actor", "without-entries")
-    return found[0]
+    return keys[0]
 
 
 EVERY_ENTRY = Search()

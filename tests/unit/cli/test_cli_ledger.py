@@ -130,6 +130,16 @@ def test_entries_are_searched_by_kind_job_actor_and_cells(run: Run, service: Any
     assert "job" not in sent
 
 
+def test_a_name_of_several_keys_is_refused_with_their_ids(run: Run, service: Any) -> None:
+    error = {"at": "/actor", "problem": "ambiguous", "accepted": ["key_1", "key_2"]}
+    problem = {"type": "invalid-request", "title": "x", "status": 422, "detail": "x", "errors": [error]}
+    service.answers["GET", "/ledger/census/entries"] = (422, problem)
+    refused = run("ledger", "entries", "census", "--actor", "Ann")
+    assert (refused.exit_code, refused.stdout) == (2, "")
+    assert "/actor: ambiguous" in refused.stderr
+    assert "key_1, key_2" in refused.stderr
+
+
 def test_an_external_charge_is_not_shown_as_a_job(run: Run, service: Any) -> None:
     _, answer = service.answers["GET", "/ledger/census/entries"]
     entry = answer["entries"][0] | {"kind": "charge", "job_id": "rs_2"}
