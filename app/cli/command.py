@@ -269,12 +269,20 @@ PurposeOption: TypeAlias = Annotated[
 AttemptOption: TypeAlias = Annotated[str | None, typer.Option(help="Continue an earlier attempt.")]
 
 
+def _seconds(typed: float | None) -> float | None:
+    if typed is not None and not typed >= 0:  # the number "nan" is not
+        raise typer.BadParameter("not a number of seconds, 0 or more")
+    return typed
+
+
 @dataclass(frozen=True)
 class Waiting:
     """Whether a command waits for its job, and for how long."""
 
     wait: Annotated[bool, typer.Option("--wait", help="Wait for the job, with a progress bar.")] = False
-    timeout: Annotated[float | None, typer.Option(help="Seconds to wait at most. The job goes on.", min=0)] = None
+    timeout: Annotated[
+        float | None, typer.Option(help="Seconds to wait at most. The job goes on.", callback=_seconds)
+    ] = None
 
 
 YesOption: TypeAlias = Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")]

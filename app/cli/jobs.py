@@ -1,8 +1,7 @@
 """Implements ``grovekeeper jobs``, and prints quotes and jobs of every kind for the commands that ask for them."""
 
 import json
-import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from fractions import Fraction
 from typing import Annotated, Any
 
@@ -16,7 +15,6 @@ from grovekeeper_client.errors import REASONS
 
 app = Group("Look at jobs, and cancel them.")
 
-_LOOK_S = 1.0  # seconds between two looks at a job whose wait has a limit
 _DONE = {"train": "trained model", "profile": "released profile", "evaluation": "released evaluation"}
 _SHOWN_BY = {"train": "models", "profile": "profiles", "evaluation": "evaluations"}
 
@@ -110,32 +108,12 @@ def follow(client: Client, job_id: str, output: Output, waiting: Waiting) -> dic
     """
     from app.cli import tables  # loads rich
 
-    last: dict[str, Any] = {}
     try:
-        jobs = client.follow_job(job_id) if waiting.timeout is None else _looks(client, job_id, waiting.timeout)
         with tables.progress_of_job(hidden=output.as_json) as show:
-            for job in jobs:
-                if job != last:
-                    show(job)
-                last = job
-                if job["state"] == "waiting":
-                    break
-        return last
+            return client.wait_for_job(job_id, timeout=waiting.timeout, on_change=show)
     except KeyboardInterrupt:
         output.complain(f"the job goes on; follow it with: grovekeeper jobs show {job_id} --wait")
         raise
-
-
-def _looks(client: Client, job_id: str, timeout_s: float) -> Iterator[dict[str, Any]]:
-    """The job as it is every second, until it has ended or the time has passed."""
-    until = time.monotonic() + timeout_s
-    while True:
-        job = client.job(job_id)
-        yield job
-        left_s = until - time.monotonic()
-        if job["state"] in ENDED or left_s <= 0:
-            return
-        time.sleep(min(_LOOK_S, left_s))
 
 
 def finish(output: Output, job: dict[str, Any], *, show: Callable[[dict[str, Any]], None] | None = None) -> None:

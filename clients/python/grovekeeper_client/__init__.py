@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from grovekeeper_client.datasets import Balance, Dataset, Entry
-    from grovekeeper_client.errors import ApiProblem, FieldError, JobFailed, NoKey, Refused, Unreachable
+    from grovekeeper_client.errors import ApiProblem, FieldError, JobFailed, JobUnfinished, NoKey, Refused, Unreachable
     from grovekeeper_client.estimator import LeakWarning, PrivateForestClassifier
     from grovekeeper_client.jobs import Job
     from grovekeeper_client.models import Evaluation, Model, Quote
@@ -30,6 +30,7 @@ __all__ = [
     "Grovekeeper",
     "Job",
     "JobFailed",
+    "JobUnfinished",
     "LeakWarning",
     "Model",
     "NoKey",
@@ -42,7 +43,7 @@ __all__ = [
 
 _MODULES = {
     "datasets": ("Balance", "Dataset", "Entry"),
-    "errors": ("ApiProblem", "FieldError", "JobFailed", "NoKey", "Refused", "Unreachable"),
+    "errors": ("ApiProblem", "FieldError", "JobFailed", "JobUnfinished", "NoKey", "Refused", "Unreachable"),
     "estimator": ("LeakWarning", "PrivateForestClassifier"),
     "jobs": ("Job",),
     "models": ("Evaluation", "Model", "Quote"),

@@ -7,6 +7,7 @@ Every method raises :class:`~grovekeeper_client.errors.ApiProblem` when the serv
 
 import json
 import os
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -31,6 +32,8 @@ _POLLS_WITHOUT_ANSWER = 10
 """Polls without an answer, each of several attempts, after which the waiting for a job ends."""
 FINISHED = ("succeeded", "failed", "cancelled")
 """States of a job that never change."""
+WAITING = "waiting"
+"""The state of a job that waits for an approval."""
 
 
 class Client(Calls):
@@ -203,39 +206,56 @@ class Client(Calls):
         """``DELETE /jobs/{id}``: voids the reservation of a queued job; a running job stays charged."""
         return self._json("DELETE", f"/jobs/{segment(job_id)}")
 
-    def wait_for_job(self, job_id: str, *, on_change: Callable[[Json], None] = lambda _job: None) -> Json:
-        """Follows a job until it has finished; returns its last answer, whatever the state.
+    def wait_for_job(
+        self, job_id: str, *, timeout: float | None = None, on_change: Callable[[Json], None] = lambda _job: None
+    ) -> Json:
+        """Follows a job until it has finished or waits for an approval; returns its last answer, whatever the state.
+
+        Only another person ends the waiting for an approval, which may take a week.
 
         Args:
             job_id: the job.
+            timeout: seconds after which the job is returned as it is; it goes on. ``None``: no limit.
             on_change: called with the job at the start and whenever its answer changes.
         """
         last: Json = {}
-        for job in self.follow_job(job_id):
+        for job in self.follow_job(job_id, timeout=timeout):
             if job != last:
                 on_change(job)
             last = job
+            if job["state"] == WAITING:
+                break
         return last
 
-    def follow_job(self, job_id: str) -> Iterator[Json]:
-        """``GET /jobs/{id}/events`` until the job has finished, connected again if lost; between streams, one poll."""
+    def follow_job(self, job_id: str, *, timeout: float | None = None) -> Iterator[Json]:
+        """``GET /jobs/{id}/events`` until the job has finished, connected again if lost; between streams, one poll.
+
+        With a ``timeout`` in seconds the job is polled alone, because a stream may be silent for longer.
+
+        Raises:
+            ValueError: the timeout is negative or not a number.
+        """
+        if timeout is not None and not timeout >= 0:  # not a number is not
+            raise ValueError(f"timeout: a number of seconds, 0 or more, not {timeout}")
+        until = None if timeout is None else time.monotonic() + timeout
         n_without_answer = 0
         while True:
-            with suppress(ApiProblem, Unreachable):  # the poll says whether the problem lasts
-                for job in self._events(f"/jobs/{segment(job_id)}/events"):
-                    yield job
-                    if job["state"] in FINISHED:
-                        return
+            if until is None:
+                with suppress(ApiProblem, Unreachable):  # the poll says whether the problem lasts
+                    for job in self._events(f"/jobs/{segment(job_id)}/events"):
+                        yield job
+                        if job["state"] in FINISHED:
+                            return
             try:
                 job = self.job(job_id)
             except Unreachable:
                 n_without_answer += 1
-                if n_without_answer == _POLLS_WITHOUT_ANSWER:
+                if n_without_answer == _POLLS_WITHOUT_ANSWER or _is_past(until):
                     raise
                 continue
             n_without_answer = 0
             yield job
-            if job["state"] in FINISHED:
+            if job["state"] in FINISHED or _is_past(until):
                 return
             self._sleep(_POLL_INTERVAL_S)
 
@@ -498,6 +518,10 @@ class Client(Calls):
     def reservation(self, dataset: str, reservation_id: str) -> Json:
         """``GET /ledger/{dataset}/reservations/{id}``."""
         return self._json("GET", f"/ledger/{segment(dataset)}/reservations/{segment(reservation_id)}")
+
+
+def _is_past(until: float | None) -> bool:
+    return until is not None and time.monotonic() >= until
 
 
 def _once(idempotency_key: str | None) -> dict[str, str]:

@@ -211,3 +211,24 @@ class JobFailed(Exception):
     def __str__(self) -> str:
         spent = "its price is spent for good" if self.charged else "nothing was charged"
         return f"job {self.job['id']} {self.job['state']}: {REASONS.get(self.reason, self.reason)}; {spent}"
+
+
+@dataclass(eq=False)
+class JobUnfinished(Exception):
+    """A wait ended before its job, which goes on: the job waits for an approval, or the timeout has passed.
+
+    Attributes:
+        job: the job as the service shows it.
+    """
+
+    job: Mapping[str, Any]
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether an owner of a dataset other than the submitter has to approve the job, for at most a week."""
+        return bool(self.job["state"] == "waiting")
+
+    def __str__(self) -> str:
+        why = "waits for an approval" if self.is_waiting else f"is {self.job['state']}"
+        again = f"wait for it again with Grovekeeper().job({self.job['id']!r}).wait()"
+        return f"job {self.job['id']} {why} and goes on; {again}"

@@ -7,7 +7,7 @@ from typing import Any, Generic, TypeVar
 from grovekeeper_client import progress as progress_display
 from grovekeeper_client.amounts import Price
 from grovekeeper_client.client import FINISHED, Client
-from grovekeeper_client.errors import JobFailed
+from grovekeeper_client.errors import JobFailed, JobUnfinished
 
 T = TypeVar("T")
 
@@ -48,23 +48,27 @@ class Job(Generic[T]):
         """Cancels the job and returns whether its price stays charged: a running job keeps its charge."""
         return bool(self._client.cancel_job(self.id)["charged"])
 
-    def wait(self, *, progress: bool = True) -> T:
+    def wait(self, *, timeout: float | None = None, progress: bool = True) -> T:
         """Waits until the job has ended and returns its output: a model, or an evaluation.
 
-        An interrupt (Ctrl-C) ends the waiting and not the job.
+        An interrupt (Ctrl-C), a timeout or an approval that is needed ends the waiting and not the job.
 
         Args:
+            timeout: seconds to wait at most; ``None``: no limit.
             progress: show a bar, in a terminal or in a notebook.
 
         Raises:
             JobFailed: the job ended without an output.
+            JobUnfinished: the job waits for an approval, or the timeout has passed.
         """
         try:
             with progress_display.shown(hidden=not progress) as show:
-                job = self._client.wait_for_job(self.id, on_change=show)
+                job = self._client.wait_for_job(self.id, timeout=timeout, on_change=show)
         except KeyboardInterrupt:
             sys.stderr.write(f"the job goes on; wait for it again with Grovekeeper().job({self.id!r}).wait()\n")
             raise
+        if job["state"] not in FINISHED:
+            raise JobUnfinished(job)
         if job["state"] != "succeeded":
             raise JobFailed(job)
         return self._output(job)

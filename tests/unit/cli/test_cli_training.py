@@ -85,7 +85,7 @@ def test_jobs_that_grow_no_trees_say_what_they_do(
     ended = {**service.answers["GET", "/jobs/jb_1"][1], "kind": kind, "trees_done": n_trees, "n_trees": n_trees}
     running = {**ended, "state": "running", "trees_done": 0}
     answers = [{**running, "preparing": True}, running, running, ended]
-    monkeypatch.setattr("grovekeeper_client.client.Client.func.follow_job", lambda *_: iter(answers))
+    monkeypatch.setattr("grovekeeper_client.client.Client.func.follow_job", lambda *_, **__: iter(answers))
     service.answers["GET", "/jobs/jb_1"] = (200, running)
     reports: list[str] = []
     update = Progress.update
@@ -109,17 +109,26 @@ def test_a_wait_ends_before_a_job_that_goes_on(
     job = {**service.answers["GET", "/jobs/jb_1"][1], "state": state, "trees_done": 0}
     service.answers["GET", "/jobs/jb_1"] = (200, job)
 
-    def followed(*_: object) -> Iterator[dict[str, Any]]:
+    def followed(*_: object, **__: object) -> Iterator[dict[str, Any]]:
         yield job
         raise AssertionError("the command goes on waiting")
 
-    monkeypatch.setattr("grovekeeper_client.client.Client.func.follow_job", followed)
+    if state == "waiting":
+        monkeypatch.setattr("grovekeeper_client.client.Client.func.follow_job", followed)
     limit = [] if state == "waiting" else ["--timeout", "0"]
     shown = run("jobs", "show", "jb_1", "--wait", *limit)
     assert shown.exit_code == ExitCode.GOES_ON == 6
     assert "grovekeeper jobs show jb_1 --wait" in shown.stderr
     assert ("waits for an approval" in shown.stderr) == (state == "waiting")
     assert json.loads(run("jobs", "show", "jb_1", "--wait", *limit, "--json").stdout)["state"] == state
+
+
+@pytest.mark.parametrize("seconds", ["nan", "-1", "-inf"])
+def test_a_timeout_that_is_no_number_of_seconds_is_refused(run: Run, service: Any, seconds: str) -> None:
+    refused = run("jobs", "show", "jb_1", "--wait", f"--timeout={seconds}")
+    assert (refused.exit_code, service.requests) == (2, [])
+    assert "--timeout" in refused.stderr
+    assert "not a number of seconds, 0 or more" in refused.stderr
 
 
 @pytest.mark.parametrize("typed", [["datasets", "upload", "census", "rows.csv"], ["profiles", "show", "pf_1"]])

@@ -11,7 +11,7 @@ import pytest
 
 from grovekeeper_client import progress
 from grovekeeper_client.client import Client
-from grovekeeper_client.errors import ApiProblem, JobFailed, Unreachable
+from grovekeeper_client.errors import ApiProblem, JobFailed, JobUnfinished, Unreachable
 from grovekeeper_client.jobs import Job
 
 KEY = "key_test." + "s" * 43
@@ -117,6 +117,46 @@ def test_a_job_gives_its_output_or_says_why_there_is_none(capsys: pytest.Capture
     with pytest.raises(JobFailed, match=r"job jb_1 cancelled: somebody cancelled.*; nothing was charged"):
         waited(_job("cancelled", reason="cancelled", charged=False))
     assert capsys.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize("timeout", [None, 3_600.0])
+def test_a_wait_ends_where_another_person_has_to_go_on(timeout: float | None) -> None:
+    job = _job("waiting", charged=False)
+    jobs = _Jobs([_job("queued"), job, AssertionError()] if timeout is None else job)
+    with pytest.raises(JobUnfinished, match=r"job jb_1 waits for an approval and goes on; .*job\('jb_1'\)") as caught:
+        Job(jobs.client(), "jb_1", str).wait(timeout=timeout, progress=False)
+    assert (caught.value.is_waiting, caught.value.job) == (True, job)
+
+
+def test_a_wait_with_a_timeout_polls_and_ends_with_the_job_as_it_is() -> None:
+    """At least one answer arrives, whatever the timeout; the job is not cancelled."""
+    jobs = _Jobs(_job("running", 1))
+    with pytest.raises(JobUnfinished, match="job jb_1 is running and goes on") as caught:
+        Job(jobs.client(), "jb_1", str).wait(timeout=0, progress=False)
+    assert not caught.value.is_waiting
+    assert jobs.paths == ["/jobs/jb_1"]
+
+
+def test_a_wait_with_a_timeout_gives_the_output_of_a_job_that_ends_before_it() -> None:
+    down = httpx.ConnectError("x")
+    jobs = _Jobs(_job("queued"), *[down] * 5, _job("running", 2), _job("succeeded", 3))
+    assert Job(jobs.client(), "jb_1", lambda done: str(done["model_id"])).wait(timeout=3_600) == "md_1"
+    assert set(jobs.paths) == {"/jobs/jb_1"}
+
+
+def test_a_service_that_stays_away_ends_a_wait_whose_time_has_passed() -> None:
+    jobs = _Jobs(*[httpx.ConnectError("x")] * 60)
+    with pytest.raises(Unreachable):
+        jobs.client().wait_for_job("jb_1", timeout=0)
+    assert len(jobs.paths) < 10
+
+
+@pytest.mark.parametrize("timeout", [float("nan"), -1.0])
+def test_a_timeout_that_is_no_number_of_seconds_asks_nothing(timeout: float) -> None:
+    jobs = _Jobs()
+    with pytest.raises(ValueError, match="timeout: a number of seconds, 0 or more"):
+        jobs.client().wait_for_job("jb_1", timeout=timeout)
+    assert jobs.paths == []
 
 
 def test_an_interrupt_ends_the_waiting_and_not_the_job(capsys: pytest.CaptureFixture[str]) -> None:
