@@ -268,7 +268,7 @@ _RULES = {
     "erase_rows_at": "2030-01-01T00:00:00.000000Z",
 }  # fmt: skip
 RULES = {
-    **_RULES, "dataset": "ds_1", "dataset_name": "census", "unit": "epsilon",
+    **_RULES, "dataset": "ds_1", "dataset_name": "census", "unit": "epsilon", "etag": '"rules-1"',
     "quotas": [{"keys": ["key_a", "key_b"], "cap": "2", "spent": "1.5"}],
     "changed_by": "key_a", "changed_at": "2026-11-20T09:00:00.000000Z",
     "proposal": {"rules": {**_RULES, "largest_job": None}, "by": "key_b", "at": "2026-11-20T09:00:00.000000Z"},
@@ -358,7 +358,7 @@ ANSWERS: dict[tuple[str, str], tuple[int, Any]] = {
     ("GET", "/models/md_1/artifact"): (200, ARTIFACT),
     ("POST", "/models/md_1/predict"): (
         200,
-        {"classes": ["low", "high"], "labels": ["high"], "probabilities": [[0.25, 0.75]]},
+        {"model": "md_1", "counts": {"clamped": {}, "unseen": {}}, "classes": ["low", "high"], "labels": ["high"], "probabilities": [[0.25, 0.75]]},
     ),
     ("GET", "/ledger"): (200, {"datasets": [BALANCE], "next": None}),
     ("GET", "/ledger/census"): (
