@@ -227,16 +227,7 @@ def _epsilon_delta(price: Mapping[str, Any]) -> str:
 
 def expected(expected: Mapping[str, Any], *, recover: int | None) -> str:
     """What similar public tables recovered at this ε, and the ε at which they recovered the needed share."""
-    sentences = [expected["sentence"]] if expected["sentence"] else []
-    if band := expected["band"]:
-        low, middle, high = (round(100 * band[name]) for name in ("low", "middle", "high"))
-        names = ", ".join(table["table"] for table in expected["tables"])
-        sentences.append(
-            f"Similar public tables ({names}) recovered {middle} % in the middle, half of them between {low} and "
-            f"{high} %, of what a forest without privacy gains over the largest class."
-        )
-    if expected["note"]:
-        sentences.append(expected["note"])
+    sentences = [expected[name] for name in ("sentence", "spread", "note") if expected[name]]
     if recover is not None:
         reached = [at["epsilon"] for at in expected["curve"] if 100 * at["middle"] >= recover]
         needed = f"from ε = {reached[0]} on" if reached else "at no ε that was measured"

@@ -151,10 +151,12 @@ class ExpectedAccuracyOut(Answer):
     dataset. ``band`` and ``tables`` are at the ε of the request; ``curve`` has the bands at other ε. With a δ, ε are
     compared at equal price. ``without_gain`` names the similar tables on which a forest without privacy was hardly
     better than the largest class, so that there was nothing to recover. ``sentence`` says the whole for a first
-    reading. Without a ``band``, ``note`` names what was not measured, and the nearest measurement.
+    reading, and ``spread`` the numbers of ``band`` as people read them. Without a ``band``, ``note`` names what was not
+    measured, and the nearest measurement.
     """
 
     sentence: str | None
+    spread: str | None
     band: RecoveredBandOut | None
     tables: list[RecoveredOut]
     without_gain: list[str]

@@ -260,11 +260,12 @@ def test_a_quote_shows_what_public_tables_recovered_and_the_epsilon_of_a_needed_
     expected = idle_server.admin.http.post("/plans", json=request).json()["expected_accuracy"]
     needed = next(at["epsilon"] for at in expected["curve"] if at["middle"] >= 0.85)
     page = browser.get(path, params={"algorithm": "rpf", "epsilon": "0.5", "recover": "85"}).text
-    assert f"recovered {round(100 * expected['band']['middle'])} % in the middle" in page
     assert all(f">{table['table']}</text>" in page for table in expected["tables"])
     assert f"recovered 85 % from ε = {needed} on" in page
     shown = " ".join(page.split())
     assert expected["sentence"] in shown
+    assert f"recovered {round(100 * expected['band']['middle'])} % in the middle" in expected["spread"]
+    assert shown.count(expected["spread"]) == 2, "as a sentence, and as the words of the picture"
     assert expected["sentence"].startswith("Expect about ")
     assert all(name in expected["sentence"] for name in expected["without_gain"])
     assert f"{expected['auroc']['middle']:.2f} in the middle" in expected["sentence"]

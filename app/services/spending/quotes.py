@@ -140,7 +140,8 @@ def expected_accuracy(algorithm: str, parts: Sequence[PricedPart], *, rows: int 
     if band is None:
         notes.append(_nearest_band(curve, epsilon) if curve else _nearest_table(comparison, epsilon))
     return ExpectedAccuracyOut(
-        sentence=None if band is None else _sentence(band),
+        sentence=None if band is None else sentence_of(band),
+        spread=None if band is None else spread_of(band),
         band=None if band is None else _shown(band, part),
         tables=[RecoveredOut(table=at.table, share=round(at.share, 3)) for at in ([] if band is None else band.tables)],
         without_gain=[] if band is None else list(band.without_gain),
@@ -154,18 +155,19 @@ _ALL = 100
 
 
 def _unknown(note: str) -> ExpectedAccuracyOut:
-    return ExpectedAccuracyOut(sentence=None, band=None, tables=[], without_gain=[], auroc=None, curve=[], note=note)
+    return ExpectedAccuracyOut(
+        sentence=None, spread=None, band=None, tables=[], without_gain=[], auroc=None, curve=[], note=note
+    )
 
 
-def _sentence(band: Band) -> str:
+def sentence_of(band: Band) -> str:
     """What a person may expect: a share first, since a quote knows neither of the accuracies that it lies between."""
-    percent = round(100 * band.middle)
-    share = "all" if percent >= _ALL else f"{percent} %"  # chance lets a private forest be better than another forest
     sentences = [
-        f"Expect about {share} of what a forest without privacy gains over always answering the commonest class, as in "
-        f"the middle of {len(band.tables)} similar public tables. There, {_percent(band.accuracy)} of the answers were "
-        f"right, those of a forest without privacy {_percent(band.forest)}, and the commonest class "
-        f"{_percent(band.majority)}; your table may be easier or harder."
+        f"Expect about {_recovered(band.middle)} of what a forest without privacy gains over always answering the "
+        f"commonest class, as in the middle of {len(band.tables)} similar public tables. There, "
+        f"{_percent(band.accuracy)} of the answers were right, those of a forest without privacy "
+        f"{_percent(band.forest)}, and the commonest class {_percent(band.majority)}; your table may be easier or "
+        "harder."
     ]
     if band.without_gain:
         n_tables = len(band.tables) + len(band.without_gain)
@@ -181,6 +183,22 @@ def _sentence(band: Band) -> str:
             f"between {auroc.low:.2f} and {auroc.high:.2f}; without privacy {auroc.without_privacy:.2f}."
         )
     return " ".join(sentences)
+
+
+def spread_of(band: Band) -> str:
+    """The recovered shares of the tables, as pages and commands print them: nobody else rounds them."""
+    names = ", ".join(at.table for at in band.tables)
+    low, middle, high = map(_recovered, (band.low, band.middle, band.high))
+    return (
+        f"Similar public tables ({names}) recovered {middle} in the middle, half of them between {low} and {high}, of "
+        "what a forest without privacy gains over the largest class."
+    )
+
+
+def _recovered(share: float) -> str:
+    """A recovered share in words. Chance lets a private forest be better than another forest."""
+    percent = round(100 * share)
+    return "all" if percent >= _ALL else f"{percent} %"
 
 
 def _percent(share: float) -> str:
@@ -218,7 +236,7 @@ def _nearest_band(curve: Sequence[Band], epsilon: float) -> str:
     nearest = min(curve, key=lambda band: abs(math.log(band.epsilon / epsilon)))
     return (
         f"Not measured for this size at ε = {_text(epsilon)}. Nearest measured: ε = {nearest.epsilon:g}, where half "
-        f"of the similar tables recovered between {100 * nearest.low:.0f} and {100 * nearest.high:.0f} %."
+        f"of the similar tables recovered between {_recovered(nearest.low)} and {_recovered(nearest.high)}."
     )
 
 
@@ -228,7 +246,7 @@ def _nearest_table(comparison: Comparison, epsilon: float) -> str:
     return (
         f"Not measured for three tables or more of this size and shape. Nearest measured: {nearest.table} "
         f"({nearest.rows} rows, {nearest.classes} classes) at ε = {nearest.epsilon:g}, where {comparison.algorithm} "
-        f"recovered {100 * nearest.share:.0f} %."
+        f"recovered {_recovered(nearest.share)}."
     )
 
 
