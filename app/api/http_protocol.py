@@ -17,8 +17,19 @@ from app.api.capacity import Client
 from app.core import limits
 from app.core.errors import GrovekeeperError, MalformedRequest, TooManyRequests
 
+_FRAMING = frozenset({b"host", b"transfer-encoding", b"content-length"})
 _HOST = re.compile(rb"[A-Za-z0-9._~!$&'()*+,;=%:\[\]-]*")
 """The characters of a host and a port (RFC 3986)."""
+
+
+class _Ignored(list[tuple[bytes, bytes]]):
+    """A list that takes nothing."""
+
+    def append(self, _: tuple[bytes, bytes]) -> None:
+        """Ignores a field."""
+
+
+_IGNORED = _Ignored()
 
 
 class _Seats:
@@ -75,6 +86,7 @@ class BoundedHttp(HttpToolsProtocol):
         self._n_head_bytes = 0
         self._is_in_head = False
         self._deadline: TimerHandle | None = None
+        self._ends_s: float | None = None
         self._running: RequestResponseCycle | None = None
         self._client = Client()
         self._key_id: str | None = None
@@ -96,6 +108,8 @@ class BoundedHttp(HttpToolsProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._stop_deadline()
+        if self._deadline is not None:  # it would keep the connection in memory
+            self._deadline.cancel()
         self._seats.leave(self)
         self._client.leave()
         super().connection_lost(exc)
@@ -120,16 +134,13 @@ class BoundedHttp(HttpToolsProtocol):
         self._is_in_head = True
         super().on_message_begin()
 
-    def on_header(self, name: bytes, value: bytes) -> None:
-        if self._is_in_head:  # fields after a body are ignored: a proxy checked the fields before the body
-            super().on_header(name, value)
-
     def on_headers_complete(self) -> None:
         self._is_in_head = False
         self._n_head_bytes = 0
         self._stop_deadline()
         self._check_head()
         super().on_headers_complete()
+        self.headers = _IGNORED  # fields after a body: a proxy checked the fields before the body
         if self.parser.should_upgrade():
             self.cycle.keep_alive = False  # the parser skips the rest of the bytes that arrived with such a request
 
@@ -139,19 +150,17 @@ class BoundedHttp(HttpToolsProtocol):
         Raises:
             ValueError: the parser stops, and the connection is refused.
         """
-        checked: dict[bytes, list[bytes]] = {b"host": [], b"transfer-encoding": [], b"content-length": []}
-        for name, value in self.headers:
-            if name in checked:
-                checked[name].append(value)
-        hosts, codings, lengths = checked.values()
+        framing = [(name, value) for name, value in self.headers if name in _FRAMING]
         version = self.parser.get_http_version()
+        hosts = [value for name, value in framing if name == b"host"]
+        codings = [value.lower() for name, value in framing if name == b"transfer-encoding"]
         if version not in ("1.0", "1.1") or (version == "1.0" and codings):
             raise ValueError("a version of HTTP that is not served")
         if len(hosts) > 1 or (version == "1.1" and not hosts) or not all(map(_HOST.fullmatch, hosts)):
             raise ValueError("not one host")
-        if codings and [coding.lower() for coding in codings] != [b"chunked"]:
+        if codings and codings != [b"chunked"]:
             raise ValueError("an encoding of the body that is not read")
-        if self.parser.should_upgrade() and (codings or lengths):
+        if self.parser.should_upgrade() and len(framing) > len(hosts):
             raise ValueError("a body of a request that asks for another protocol")
 
     def send_400_response(self, msg: str) -> None:
@@ -162,17 +171,22 @@ class BoundedHttp(HttpToolsProtocol):
         return self._is_in_head or getattr(self.cycle, "response_complete", True)  # at first there is no cycle
 
     def _start_deadline(self) -> None:
+        """Gives the client its time. One timer serves many requests: it takes longer to make than to keep."""
+        if self._ends_s is None:
+            self._ends_s = self.loop.time() + limits.REQUEST_HEAD_S
         if self._deadline is None:
-            self._deadline = self.loop.call_later(limits.REQUEST_HEAD_S, self._end_deadline)
+            self._deadline = self.loop.call_at(self._ends_s, self._end_deadline)
 
     def _stop_deadline(self) -> None:
-        if self._deadline is not None:
-            self._deadline.cancel()
-            self._deadline = None
+        self._ends_s = None
 
     def _end_deadline(self) -> None:
         self._deadline = None
-        if self._waits_for_client():
+        if self._ends_s is None:
+            return
+        if self.loop.time() < self._ends_s:  # of a later request than that of the timer
+            self._deadline = self.loop.call_at(self._ends_s, self._end_deadline)
+        elif self._waits_for_client():
             self.transport.close()
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:

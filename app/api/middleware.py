@@ -38,7 +38,7 @@ from app.core.errors import GrovekeeperError, InvalidRequest, NotFound, TooManyR
 from app.core.logging import about
 from app.services.inference import infer, infer_at_once
 from app.services.installation import Installation
-from app.services.predict import PredictionForm, model_at_once, predict
+from app.services.predict import PredictionForm, answer_at_once, predict
 
 PUBLIC_PATHS = frozenset({"/healthz", "/readyz", "/openapi.json", "/v2", "/v2/health/live", "/v2/health/ready"})
 """Paths that need no key. Their answers contain no data of the installation."""
@@ -132,12 +132,10 @@ class Predictions:
         address = addressed.model
         form = PredictionForm.ARROW if media_type == PredictionForm.ARROW else PredictionForm.JSON
         answer_form = _form_of_answer(scope, form)
-        model = None
+        answer = None
         if form is answer_form is PredictionForm.JSON:
-            model = model_at_once(self._installation, principal, address, body)
-        if model is not None:
-            answer = model.answer(body, form, answer_form)
-        else:
+            answer = answer_at_once(self._installation, principal, address, body)
+        if answer is None:
             forms = {"form": form, "answer_form": answer_form}
             work = partial(predict, self._installation, principal, address, body, **forms)
             answer = await self._capacities.run(Work.PREDICTION, work)

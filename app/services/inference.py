@@ -317,7 +317,7 @@ def infer_at_once(
     """Answers a small request on the event loop, because nothing waits or takes long.
 
     Returns:
-        ``None`` if :func:`infer` has to answer in a thread; see :func:`app.services.predict.model_at_once`.
+        ``None`` if :func:`infer` has to answer in a thread; see :func:`app.services.predict.answer_at_once`.
     """
     model = loaded_model(installation, principal, name) if len(body) <= limits.MAX_BYTES_AT_ONCE else None
     if model is None:

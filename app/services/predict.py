@@ -45,7 +45,7 @@ class PredictionForm(StrEnum):
 
 
 class _Outline(msgspec.Struct, forbid_unknown_fields=True):
-    """The body of a prediction before its cells are built: exactly one of ``rows`` and ``columns``."""
+    """The body of a prediction before its cells are built; see :class:`PredictBody`."""
 
     rows: list[msgspec.Raw] | None = None
     columns: dict[str, msgspec.Raw] | None = None
@@ -53,13 +53,18 @@ class _Outline(msgspec.Struct, forbid_unknown_fields=True):
     counts: bool | None = None
 
 
-class PredictBody(NamedTuple):
+class PredictBody(msgspec.Struct, forbid_unknown_fields=True):
     """The body of a prediction: exactly one of ``rows`` and ``columns``."""
 
-    rows: list[dict[str, Any]] | None
-    columns: dict[str, list[Any]] | None
-    read_out: str | None
-    counts: bool | None
+    rows: list[dict[str, Any]] | None = None
+    columns: dict[str, list[Any]] | None = None
+    read_out: str | None = None
+    counts: bool | None = None
+
+    @property
+    def n_rows(self) -> int:
+        """Number of rows, of columns of unequal lengths those of the longest."""
+        return len(self.rows) if self.rows is not None else max(map(len, (self.columns or {}).values()), default=0)
 
 
 class ChangedCells(msgspec.Struct, frozen=True):
@@ -149,10 +154,23 @@ class PredictingModel:
         """Whether a prediction of so many rows is small."""
         return n_rows * max(len(self.schema.features), self.schema.n_classes) <= limits.MAX_CELLS_AT_ONCE
 
-    def answer(self, body: bytes, form: PredictionForm, answer_form: PredictionForm) -> bytes:
-        """Answers a request; see :func:`predict`."""
-        columns, read_out, counts = _read(self, body, form)
-        return self.predict(columns, read_out=read_out).answer(answer_form, model_id=self.id, counts=counts)
+    def answer(self, request: PredictBody, answer_form: PredictionForm) -> bytes:
+        """Answers a request in JSON; see :func:`predict`."""
+        forest, schema = self.artifact.forest, self.schema
+        if request.rows is not None:
+            columns = forests.sanitised(forest, schema, request.rows)
+        else:
+            columns = forests.sanitised_columns(forest, schema, request.columns or {})
+        predicted = self.predict(columns, read_out=request.read_out)
+        return predicted.answer(answer_form, model_id=self.id, counts=bool(request.counts))
+
+    def answer_table(self, body: bytes, answer_form: PredictionForm) -> bytes:
+        """Answers a request in Arrow; see :func:`predict`."""
+        from app.services import arrow_tables
+
+        table = arrow_tables.read(body, self.schema)
+        predicted = self.predict(sanitise_prediction_columns(self.schema, table.columns), read_out=table.read_out)
+        return predicted.answer(answer_form, model_id=self.id, counts=table.counts)
 
     def predict(self, columns: SanitisedColumns, *, read_out: str | None) -> Predicted:
         """Predicts sanitised rows."""
@@ -162,8 +180,7 @@ class PredictingModel:
         return Predicted(schema.label.classes, codes, probabilities, self._counted(columns))
 
     def _counted(self, columns: SanitisedColumns) -> ChangedCells:
-        assert columns.changed is not None, "the rows of a caller"
-        if not columns.changed.any():
+        if columns.changed is None:
             return _UNCHANGED
         changed = ChangedCells.of(self.schema, columns.changed)
         self.changed_cells.add("clamped", sum(changed.clamped.values()))
@@ -179,6 +196,7 @@ class Addressed(NamedTuple):
 
 
 _UNCHANGED = ChangedCells({}, {})
+_bodies = msgspec.json.Decoder(PredictBody)
 _outlines = msgspec.json.Decoder(_Outline)
 _rows = msgspec.json.Decoder(dict[str, Any])
 _cells = msgspec.json.Decoder(list[Any])
@@ -205,20 +223,25 @@ def predict(
         answer_form: of the answer.
     """
     model = predicting_model(installation, principal, address)  # first: what a body may cost depends on the model
-    return model.answer(body, form, answer_form)
+    if form is PredictionForm.ARROW:
+        return model.answer_table(body, answer_form)
+    return model.answer(decode(body, model.schema), answer_form)
 
 
-def model_at_once(
-    installation: Installation, principal: Principal, address: str, body: bytes
-) -> PredictingModel | None:
-    """Finds the model that answers a small request in JSON on the event loop, because nothing waits or takes long.
+def answer_at_once(installation: Installation, principal: Principal, address: str, body: bytes) -> bytes | None:
+    """Answers a small request in JSON on the event loop, because nothing waits or takes long.
 
     Returns:
-        ``None`` if :func:`loaded_model` finds no model, or if the request is not small: :func:`predict` has to answer
-        in a thread.
+        ``None`` if :func:`loaded_model` finds no model, or if the request is not small or names a read-out, which may
+        have to be prepared: :func:`predict` has to answer in a thread.
     """
     model = loaded_model(installation, principal, address) if len(body) <= limits.MAX_BYTES_AT_ONCE else None
-    return model if model is not None and model.predicts_at_once(_most_rows(body)) else None
+    if model is None:
+        return None
+    request = decode(body, model.schema)
+    if request.read_out is not None or not model.predicts_at_once(request.n_rows):
+        return None
+    return model.answer(request, PredictionForm.JSON)
 
 
 def loaded_model(installation: Installation, principal: Principal, address: str) -> PredictingModel | None:
@@ -228,21 +251,6 @@ def loaded_model(installation: Installation, principal: Principal, address: str)
     if addressed is None or artifact is None or not forests.is_prepared(artifact.forest, artifact.schema):
         return None
     return PredictingModel(addressed.model_id, artifact, installation.changed_cells)
-
-
-def _most_rows(body: bytes) -> int:
-    """No fewer than the rows of a body, of which no cell is built; a body that is refused has none.
-
-    A body that names a read-out counts as large, however it spells the name: a thread prepares the read-out.
-    """
-    try:
-        outline = _outlines.decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return 0
-    if outline.read_out is not None:
-        return limits.MAX_PREDICTION_ROWS
-    columns = (outline.columns or {}).values()  # each cell but the first follows a comma
-    return max(len(outline.rows or ()), *(bytes(cells).count(b",") + 1 for cells in columns), 0)
 
 
 def predicting_model(installation: Installation, principal: Principal, address: str) -> PredictingModel:
@@ -289,50 +297,39 @@ def addressed_model(session: Session, principal: Principal, address: str, roles:
 
 
 def decode(body: bytes, schema: Schema) -> PredictBody:
-    """Reads the body of a prediction request for a model with this schema; see :func:`predict` for the errors.
-
-    Rows and columns are built one by one: while the decoder builds values, no other thread of the process runs.
-    """
+    """Reads the body of a prediction request for a model with this schema; see :func:`predict` for the errors."""
     if body.startswith(codecs.BOM_UTF8):
         body = body[len(codecs.BOM_UTF8) :]
     json_text.check_nodes(body, max_nodes(len(schema.features)))
     most_rows = max_rows(schema)
     try:
-        outline = _outlines.decode(body)
-        if len(outline.rows or ()) > most_rows:
-            raise TooLarge("the number of rows", most_rows)
-        rows = None if outline.rows is None else [_rows.decode(row) for row in outline.rows]
-        columns = None
-        if outline.columns is not None:
-            columns = {name: _cells.decode(column) for name, column in outline.columns.items()}
+        is_small = len(body) <= limits.MAX_BYTES_AT_ONCE
+        request = _bodies.decode(body) if is_small else _built(_outlines.decode(body), most_rows)
     except msgspec.ValidationError:
         raise InvalidRequest.at("", "not-a-prediction-request") from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         raise json_text.not_json(body) from None
-    n_named = sum(member is not None for member in (rows, columns, outline.read_out, outline.counts))
+    rows, columns = request.rows, request.columns
+    n_named = sum(member is not None for member in (rows, columns, request.read_out, request.counts))
     # Every member has a colon. If the body has no other colons, no member was overwritten by a later one of its name.
     if body.count(b":") != n_named + sum(map(len, rows or ())) + len(columns or ()):
         _refuse_repeated_names(body)
     if (rows is None) == (columns is None):
         raise InvalidRequest.at("", "needs-rows-or-columns")
-    if any(len(cells) > most_rows for cells in (columns or {}).values()):
+    if request.n_rows > most_rows:
         raise TooLarge("the number of rows", most_rows)
+    return request
+
+
+def _built(outline: _Outline, most_rows: int) -> PredictBody:
+    """Builds rows and columns one by one: while the decoder builds values, no other thread of the process runs."""
+    if len(outline.rows or ()) > most_rows:
+        raise TooLarge("the number of rows", most_rows)
+    rows = None if outline.rows is None else [_rows.decode(row) for row in outline.rows]
+    columns = None
+    if outline.columns is not None:
+        columns = {name: _cells.decode(column) for name, column in outline.columns.items()}
     return PredictBody(rows, columns, outline.read_out, outline.counts)
-
-
-def _read(model: PredictingModel, body: bytes, form: PredictionForm) -> tuple[SanitisedColumns, str | None, bool]:
-    """The sanitised rows and the read-out of a request, and whether it asks for counts."""
-    schema = model.schema
-    if form is PredictionForm.ARROW:
-        from app.services import arrow_tables
-
-        table = arrow_tables.read(body, schema)
-        return sanitise_prediction_columns(schema, table.columns), table.read_out, table.counts
-    request = decode(body, schema)
-    forest, counts = model.artifact.forest, bool(request.counts)
-    if request.rows is not None:
-        return forests.sanitised(forest, schema, request.rows), request.read_out, counts
-    return forests.sanitised_columns(forest, schema, request.columns or {}), request.read_out, counts
 
 
 def _refuse_repeated_names(body: bytes) -> None:

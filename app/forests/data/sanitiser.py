@@ -46,7 +46,7 @@ class SanitisedColumns:
             an undeclared value and ``missing_code`` for an empty cell.
         n_rows: number of rows, also where the schema has no features.
         changed: of a caller's rows, int64 ``(2, n_features)``: the numbers out of their bounds, and the undeclared
-            categories. ``None`` of training rows, which nobody counts.
+            categories. ``None`` if there are none, and of training rows, which nobody counts.
     """
 
     columns: tuple[NDArray[np.float64] | NDArray[np.int32], ...]
@@ -64,7 +64,7 @@ class SanitisedTable(SanitisedColumns):
     table: NDArray[np.float64]
 
     def __init__(
-        self, table: NDArray[np.float64], changed: NDArray[np.int64], is_categorical: tuple[bool, ...]
+        self, table: NDArray[np.float64], changed: NDArray[np.int64] | None, is_categorical: tuple[bool, ...]
     ) -> None:
         vars(self).update(n_rows=table.shape[1], table=table, changed=changed, _is_categorical=is_categorical)
 
@@ -349,7 +349,7 @@ def _sanitised(
             break
     if problems:
         raise InvalidRequest(problems[: limits.MAX_REPORTED_PROBLEMS])
-    return SanitisedColumns(tuple(sanitised), n_rows, changed)
+    return SanitisedColumns(tuple(sanitised), n_rows, changed if changed.any() else None)
 
 
 def _unknown_column(name: str, accepted: Iterable[str], *, at: str, count: int | None = None) -> FieldProblem:

@@ -338,7 +338,7 @@ def sum_leaf_values_of_table(table: NDArray[np.float64], bins: CodeTables, trees
     return np.ascontiguousarray(sums.T)
 
 
-def bound_cells(table: NDArray[np.float64], rules: NDArray[np.float64]) -> NDArray[np.int64]:
+def bound_cells(table: NDArray[np.float64], rules: NDArray[np.float64]) -> NDArray[np.int64] | None:
     """Clamps and rounds the cells of requests in place; NaN stays.
 
     Args:
@@ -347,14 +347,15 @@ def bound_cells(table: NDArray[np.float64], rules: NDArray[np.float64]) -> NDArr
             numbers are rounded to integers, ties to even.
 
     Returns:
-        int64 ``(2, n_columns)``: the numbers out of the bounds, and the codes of undeclared categories.
+        int64 ``(2, n_columns)``: the numbers out of the bounds, and the codes of undeclared categories; ``None`` if
+        there are none.
 
     Raises:
         TypeError: an array of another type or layout.
     """
     changed = np.zeros((2, len(table)), dtype=np.int64)
-    _loops().bound_cells(table, rules, changed)
-    return changed
+    n_changed = _loops().bound_cells(table, rules, changed)
+    return changed if n_changed else None
 
 
 def normalised(evidence: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -286,23 +286,24 @@ def sum_leaf_values_of(
 
 
 @compiled_for(written("float64", 2), read("float64", 2), written("int64", 2))
-def bound_cells(table: NDArray[np.float64], rules: NDArray[np.float64], changed: NDArray[np.int64]) -> None:
+def bound_cells(table: NDArray[np.float64], rules: NDArray[np.float64], changed: NDArray[np.int64]) -> int:
     """Bounds and rounds cells in place, and counts; see ``app.forests.kernels.prediction.bound_cells``."""
+    n_changed = 0
     for column in range(table.shape[0]):
         lower, upper, other, is_whole = rules[column]
         for row in range(table.shape[1]):
             value = table[column, row]
-            if value < lower:
-                value = lower
+            if value < lower or value > upper:
+                value = lower if value < lower else upper
                 changed[0, column] += 1
-            elif value > upper:
-                value = upper
-                changed[0, column] += 1
+                n_changed += 1
             elif value == other:
                 changed[1, column] += 1
+                n_changed += 1
             if is_whole > 0.0:
                 value = np.rint(value)
             table[column, row] = value + 0.0  # a negative zero becomes a positive zero
+    return n_changed
 
 
 @compiled_for(written("float64", 2))
