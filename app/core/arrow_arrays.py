@@ -42,5 +42,10 @@ def elements(array: pa.Array, dtype: type[Number]) -> NDArray[Number]:
     return np.frombuffer(array.buffers()[1], dtype, count=len(array), offset=array.offset * np.dtype(dtype).itemsize)
 
 
+def mask(flags: NDArray[np.bool_]) -> pa.BooleanArray:
+    """The array of truth values by which Arrow filters rows."""
+    return pa.Array.from_buffers(pa.bool_(), len(flags), [None, pa.py_buffer(np.packbits(flags, bitorder="little"))])
+
+
 def _of_cells(kind: pa.DataType) -> pa.DataType:
     return kind.value_type if pa.types.is_dictionary(kind) else kind

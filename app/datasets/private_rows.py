@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from app.core.arrow_arrays import mask
 from app.core.errors import InstallationError
 from app.core.sealed_files import Reader, SealBroken, SealedFile
 from app.datasets import code_files, row_layout
@@ -179,7 +180,7 @@ def _joined(stored: pa.ChunkedArray, of_null: Element) -> NDArray[Element]:
 
 def _read_values(files: Sequence[SealedFile], selection: Selection) -> SanitisedRows:
     tables = [table for file in files for table in _read_file(file, selection)]
-    table = pa.concat_tables([selection.form.empty_table(), *tables])
+    table = pa.concat_tables([pa.Table.from_batches([], selection.form), *tables])
     del tables
     y = _classes(selection.schema.label, table)
     columns = []
@@ -248,7 +249,7 @@ def _read_file(file: SealedFile, selection: Selection) -> Iterator[pa.Table]:
     with _opened(file, selection) as (_, stored):
         for group in range(stored.num_row_groups):
             table = stored.read_row_group(group, use_threads=False)
-            yield table.filter(pa.array(selection.among(table)))
+            yield table.filter(mask(selection.among(table)))
 
 
 @contextmanager

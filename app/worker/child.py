@@ -30,6 +30,7 @@ _NEEDED = (
     "app.forests.kernels.compiled.prediction_loops",
     "app.forests.kernels.compiled.boosting_loops",
     "app.forests.kernels.compiled.fourth_root_loops",
+    "encodings.utf_16_be",  # in whose order canonical JSON has its members
 )
 """What jobs on private rows use. The first process on a machine compiles these loops before its job begins."""
 

@@ -1,5 +1,8 @@
 """A worker whose machine cannot load the code of jobs charges no job and takes no further one."""
 
+import json
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -9,19 +12,59 @@ import pytest
 from sqlalchemy import select
 
 from app.core import limits
+from app.core.errors import AccountantMismatch, AdjacencyMismatch, InvalidRequest
 from app.core.processes import Stop
+from app.forests import catalogue
 from app.jobs.tables import WorkerRow
 from app.services.execution import run_job
 from app.services.execution.lease import Lease, Stopped
 from app.services.execution.run_job import CodeNotLoaded
 from app.services.jobs.task import JobTask
+from app.services.spending.training import submit_training
+from app.wire.spending import TrainIn
 from app.worker import main, supervise
-from tests.support.crash_scene import Scene
-from tests.support.job_kinds import claimed
+from tests.support.crash_scene import OWNER, Scene
+from tests.support.job_kinds import claimed, evaluation, profile, request, run
 
 
 def never(_: JobTask, __: Lease) -> None:
     raise AssertionError("the job runs")
+
+
+def _trained(scene: Scene, algorithm: str, work: Callable[[JobTask, Lease], None]) -> str | None:
+    """Trains a model on one cell; ``None`` if the account cannot hold the charge."""
+    body = TrainIn.model_validate(
+        {"dataset": scene.dataset_id, "algorithm": algorithm, "epsilon": "0.1", "scope": {"shard": [0]}}
+    )
+    try:
+        answer = submit_training(scene.installation, OWNER, body, request=request("POST /train", algorithm))
+    except (AccountantMismatch, AdjacencyMismatch, InvalidRequest):
+        return None
+    run(scene, work)
+    return scene.job(str(json.loads(answer.body)["job_id"])).model_id
+
+
+def test_a_job_imports_nothing_after_its_code_was_loaded(scene: Scene) -> None:
+    """The charge is between the two."""
+    command = [sys.executable, "-m", "tests.support.late_imports"]
+    late = list[list[str]]()
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as child:
+        assert child.stdin is not None
+        assert child.stdout is not None
+        stdin, stdout = child.stdin, child.stdout
+
+        def work(task: JobTask, _: Lease) -> None:
+            print(task.to_text(), file=stdin, flush=True)
+            late.append([f"{task.kind} {task.folder.name}: {module}" for module in json.loads(stdout.readline())])
+
+        model_ids = [_trained(scene, str(algorithm["slug"]), work) for algorithm in catalogue.algorithms()]
+        profile(scene)
+        run(scene, work)
+        evaluation(scene, next(filter(None, model_ids)))
+        run(scene, work)
+        stdin.close()
+    assert len(late) > 12, "nearly all algorithms, a profile and an evaluation"
+    assert [module for modules in late for module in modules] == []
 
 
 @pytest.mark.parametrize("error", [CodeNotLoaded, Stopped])
