@@ -147,4 +147,4 @@ def test_the_client_uploads_trains_and_predicts_with_its_lowest_versions(served:
     rows = {"age": [39, 70, 100], "hours": _ROWS["hours"], "sex": ["Male", None, "Female"]}
     labels, _ = served.predicted(served.model, rows)
     answers = run("client", "pandas", served.dataset, served.model, key=served.server.admin)
-    assert answers == [100, labels, labels, ["high", "low"], True]
+    assert answers == [100, labels, labels, labels, ["high", "low"], True]

@@ -233,9 +233,12 @@ def _of_stream(source: Any) -> Any:
         table = pyarrow.RecordBatchReader.from_stream(source).read_all()
     except pyarrow.ArrowInvalid:  # a stream of something else, such as one column
         return source
-    texts = pyarrow.large_string()
-    plain = [field.with_type(texts) if pyarrow.types.is_string_view(field.type) else field for field in table.schema]
-    return table.cast(pyarrow.schema(plain))
+    for place, field in enumerate(table.schema):
+        if pyarrow.types.is_string_view(field.type):
+            # Cell by cell: pyarrow 17 casts no views.
+            texts = pyarrow.array(table.column(place).to_pylist(), pyarrow.large_string())
+            table = table.set_column(place, field.name, texts)
+    return table
 
 
 def kind_of_table(source: Any) -> Literal["pandas", "pyarrow"] | None:

@@ -24,6 +24,17 @@ ROWS = pd.DataFrame(
 ASKED = pd.DataFrame({"age": [39, 70, 100], "hours": [40.5, None, 2.0], "sex": ["Male", None, "Female"]})
 
 
+class Polars:
+    """Gives texts as views, as polars does."""
+
+    def __init__(self, table: pa.Table) -> None:
+        views = pa.array(table.column("sex").to_pylist(), pa.string_view())
+        self._table = table.set_column(table.column_names.index("sex"), "sex", views)
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        return self._table.__arrow_c_stream__(requested_schema)
+
+
 def main() -> None:
     """Prints one line for each step."""
     url, key, name, model_name = sys.argv[1:]
@@ -31,7 +42,9 @@ def main() -> None:
     dataset, model = service.dataset(name), service.model(model_name)
     print(json.dumps(dataset.upload(ROWS)["rows"]))
     print(json.dumps(model.predict(ASKED).tolist()))
-    print(json.dumps(model.predict(pa.Table.from_pandas(ASKED, preserve_index=False)).to_pylist()))
+    table = pa.Table.from_pandas(ASKED, preserve_index=False)
+    for asked in (table, Polars(table)):
+        print(json.dumps(model.predict(asked).to_pylist()))
     forest = PrivateForestClassifier(name, epsilon="0.1", service=service).fit()
     print(json.dumps(sorted(map(str, forest.classes_))))
     try:
