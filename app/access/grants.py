@@ -146,8 +146,18 @@ def read(session: Session, key_id: str, *, now: Now) -> Principal:
     return _principal(session, session.get(KeyRow, key_id), now=now)
 
 
+def has_expired(session: Session, key_id: str, *, now: Now) -> bool:
+    """Whether a key that was not revoked has come to its end."""
+    row = session.get(KeyRow, key_id)
+    return row is not None and row.revoked_at is None and _is_past_its_end(session, row, now=now)
+
+
+def _is_past_its_end(session: Session, row: KeyRow, *, now: Now) -> bool:
+    return row.expires_at is not None and row.expires_at <= now(session)
+
+
 def _principal(session: Session, row: KeyRow | None, *, now: Now) -> Principal:
-    if row is None or row.revoked_at is not None or (row.expires_at is not None and row.expires_at <= now(session)):
+    if row is None or row.revoked_at is not None or _is_past_its_end(session, row, now=now):
         raise Unauthenticated
     roles = frozenset(Role(role) for role in row.roles)
     return Principal(

@@ -34,6 +34,7 @@ class EndReason(StrEnum):
     EXPIRED = "expired"
     LOST = "lost"
     REVOKED = "revoked"
+    KEY_EXPIRED = "key-expired"
     FAILED = "failed"
     DAMAGED = "damaged"
 

@@ -192,6 +192,11 @@ class UnlabelledOut(OfDataset):
 JobState: TypeAlias = Literal["waiting", "queued", "running", "succeeded", "failed", "cancelled"]
 """The state of a job; ``waiting``: for the approval of an owner."""
 
+EndReason: TypeAlias = Literal[
+    "cancelled", "rejected", "expired", "lost", "revoked", "key-expired", "failed", "damaged"
+]
+"""Why a job ended without an output."""
+
 
 class TrainOut(Answer):
     """An accepted job."""
@@ -224,7 +229,7 @@ class JobOut(Answer):
     purpose: str | None
     submitted_by: str
     state: JobState
-    reason: Literal["cancelled", "rejected", "expired", "lost", "revoked", "failed", "damaged"] | None
+    reason: EndReason | None
     charged: bool
     preparing: bool
     progress: float

@@ -85,6 +85,15 @@ def test_a_job_is_void_if_the_key_of_its_submitter_expires_before_the_charge(sce
     job_id = scene.submit_job(key="k")
     _expire(scene, OWNER.key_id)
     run_job(scene.installation, claimed(scene.installation), must_not_run)
+    assert scene.end(job_id) == (JobState.FAILED, EndReason.KEY_EXPIRED, ["reserve", "void"])
+    assert show_jobs.show_job(scene.installation, ADMIN, job_id).reason == "key-expired"
+
+
+def test_a_job_of_a_key_that_was_revoked_and_has_expired_names_the_revocation(scene: Scene) -> None:
+    job_id = scene.submit_job(key="k")
+    revoke_key(scene.installation, ADMIN, OWNER.key_id)
+    _expire(scene, OWNER.key_id)
+    run_job(scene.installation, claimed(scene.installation), must_not_run)
     assert scene.end(job_id) == (JobState.FAILED, EndReason.REVOKED, ["reserve", "void"])
 
 

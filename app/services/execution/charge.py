@@ -1,6 +1,7 @@
 """Charges a claimed job in one transaction, if its reservations pay for every release of its task."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import datetime
 from fractions import Fraction
 from pathlib import Path
@@ -19,6 +20,7 @@ from app.forests import catalogue
 from app.forests.contract.plan import PlanInvalid
 from app.jobs import queue
 from app.jobs.queue import Claim
+from app.jobs.states import EndReason
 from app.jobs.tables import JobPart, JobRow
 from app.ledger import reservations, rules, statements, tables
 from app.ledger.tables import ReservationRow
@@ -46,8 +48,15 @@ class TaskNotPaid(GrovekeeperError):
     sentence = "the reservations of a job do not pay for its task"
 
 
+@dataclass(eq=False)
 class SubmitterRevoked(GrovekeeperError):
-    """The submitter's key or grant was revoked, or the key expired, before the job was charged."""
+    """The submitter's key or grant was revoked, or the key expired, before the job was charged.
+
+    Attributes:
+        reason: ``REVOKED`` or ``KEY_EXPIRED``, with which the job ends.
+    """
+
+    reason: EndReason = EndReason.REVOKED
 
     sentence = "the submitter of a job may not train any more"
 
@@ -88,7 +97,10 @@ def _hold_submitter(installation: Installation, session: Session, row: JobRow) -
         submitter = grants.read(session, row.submitted_by, now=installation.database.now)
         for dataset_id in {row.dataset_id, *(part.dataset for part in row.parts)}:
             grants.require(session, submitter, dataset_id, TRAIN, kind="dataset")
-    except (Unauthenticated, NotFound, RoleMissing):
+    except Unauthenticated:
+        expired = grants.has_expired(session, row.submitted_by, now=installation.database.now)
+        raise SubmitterRevoked(EndReason.KEY_EXPIRED if expired else EndReason.REVOKED) from None
+    except (NotFound, RoleMissing):
         raise SubmitterRevoked from None
 
 

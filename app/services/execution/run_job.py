@@ -147,8 +147,8 @@ def _charged(
     except UnknownJobKind:
         _log.error("a job is of an unknown kind: a newer version accepted it; upgrade this worker")
         _give_back(installation, claim, reason=EndReason.FAILED)
-    except SubmitterRevoked:
-        _give_back(installation, claim, reason=EndReason.REVOKED)
+    except SubmitterRevoked as refusal:
+        _give_back(installation, claim, reason=refusal.reason)
     except DatasetDeleted:
         _give_back(installation, claim, state=JobState.CANCELLED, reason=EndReason.CANCELLED)
     except SealBroken:

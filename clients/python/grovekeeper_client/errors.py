@@ -13,6 +13,7 @@ REASONS: Mapping[str, str] = {
     ),
     "lost": "its worker stopped, or was out of reach for too long, after the charge",
     "revoked": "the key that submitted it was revoked, or lost its role, before the charge",
+    "key-expired": "the key that submitted it came to its end before the charge; submit it again with a key that works",
     "damaged": (
         "a stored file of rows is damaged, which was found before the charge; the operator restores it from a backup"
     ),
