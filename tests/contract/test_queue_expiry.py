@@ -1,14 +1,17 @@
 """The reservations and jobs that the sweeper settles, and at which second, on both databases."""
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from sqlalchemy.orm import Session
 
 from app.cli.serve import upkeep
 from app.core import limits
-from app.core.errors import BudgetExceeded, LeaseLost
+from app.core.errors import BudgetExceeded, LeaseLost, Unavailable
+from app.db.database import Database
 from app.jobs import queue
 from app.services.execution import charge, run_job
 from app.services.execution.sweep import expire_jobs
@@ -75,9 +78,32 @@ def test_a_charged_job_whose_lease_is_over_is_lost_and_spent(scene: Scene, caplo
     assert expired_at(scene.installation, lease_until + A_MICROSECOND) == 1
     assert scene.end(job_id) == ("failed", "lost", ["reserve", "charge"])
     (warning,) = caplog.records
-    facts = (warning.levelname, vars(warning)["job_id"], vars(warning)["reservation_id"])
-    assert facts == ("WARNING", job_id, scene.job(job_id).parts[0].reservation_id)
+    facts = (warning.levelname, vars(warning)["job_id"], vars(warning)["account_id"], vars(warning)["reservation_id"])
+    assert facts == ("WARNING", job_id, scene.dataset_id, scene.job(job_id).parts[0].reservation_id)
     assert scene.verified().tightest.charged == 10_000_000
+
+
+def test_a_sweep_that_is_rolled_back_logs_no_loss(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    job_id, claim = submitted_and_claimed(scene)
+    charge.charge_claimed(scene.installation, claim)
+    lease_until = scene.job(job_id).lease_until
+    assert lease_until is not None
+    write = Database.write
+
+    @contextmanager
+    def cut(database: Database) -> Iterator[Session]:
+        with write(database) as session:
+            yield session
+            raise Unavailable("the connection broke before the commit")
+
+    with monkeypatch.context() as broken, pytest.raises(Unavailable):
+        broken.setattr(Database, "write", cut)
+        expired_at(scene.installation, lease_until + A_MICROSECOND)
+    assert (scene.job(job_id).state, caplog.records) == ("running", [])
+    assert expired_at(scene.installation, lease_until + A_MICROSECOND) == 1
+    assert [vars(warning)["job_id"] for warning in caplog.records] == [job_id]
 
 
 def test_a_job_that_waited_for_too_long_expires_with_its_reservation(scene: Scene) -> None:

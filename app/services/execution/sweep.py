@@ -47,18 +47,15 @@ def expire_jobs(installation: Installation) -> int:
     Returns:
         Number of jobs that were ended or requeued.
     """
-    database, ttl = installation.database, timedelta(seconds=installation.settings.lease_ttl_s)
+    database, ttl_s = installation.database, installation.settings.lease_ttl_s
     with database.read() as session:
         at = database.now(session)
         closed = rules.closed_accounts(session, at=at) | catalog.closing_ids(session)
-        overdue = queue.overdue(session, at=at, ttl_s=ttl.total_seconds(), closed=closed)
+        overdue = queue.overdue(session, at=at, ttl_s=ttl_s, closed=closed)
     n_ended = 0
     for job_id in overdue:
-        with suppress(BalanceMismatch), database.write() as session:  # other accounts' jobs go on
-            row, at = queue.locked(session, job_id), database.now(session)
-            if row.lease_until is not None:
-                row.lease_until = min(row.lease_until, at + ttl)
-            n_ended += _end_overdue(session, row, at=at, closed=closed)
+        with suppress(BalanceMismatch):  # other accounts' jobs go on
+            n_ended += _settle(installation, job_id, closed=closed)
     return n_ended
 
 
@@ -118,17 +115,34 @@ def tidy_artifacts(installation: Installation) -> None:
         installation.store.remove(digest)
 
 
+def _settle(installation: Installation, job_id: str, *, closed: Collection[str]) -> bool:
+    """Ends or requeues one overdue job, unless its worker resumed, and then says whether a paid job was lost."""
+    database = installation.database
+    with database.write() as session:
+        row, at = queue.locked(session, job_id), database.now(session)
+        if row.lease_until is not None:
+            row.lease_until = min(row.lease_until, at + timedelta(seconds=installation.settings.lease_ttl_s))
+        is_settled = _end_overdue(session, row, at=at, closed=closed)
+        lost_parts = row.parts if is_settled and row.reason == EndReason.LOST else ()
+    for part in lost_parts:  # after the commit: a sweep that is rolled back has lost no job
+        _log.warning(
+            "a paid job was lost with its worker, and its charge stays",
+            extra={
+                "job_id": job_id,
+                "account_id": part.dataset,  # the account of a dataset has the dataset's id
+                "dataset_id": part.dataset,
+                "reservation_id": part.reservation_id,
+            },
+        )
+    return is_settled
+
+
 def _end_overdue(session: Session, row: JobRow, *, at: datetime, closed: Collection[str]) -> bool:
     can_start = all(part.dataset not in closed for part in row.parts)
     waited_too_long = can_start and row.waits_since < at - timedelta(seconds=limits.MAX_QUEUE_S)
     if row.state == JobState.RUNNING and row.lease_until is not None and row.lease_until < at:
         if row.charged_at is not None:
             notices.end_job(session, row, state=JobState.FAILED, reason=EndReason.LOST, at=at)
-            for part in row.parts:
-                _log.warning(
-                    "a paid job was lost with its worker, and its charge stays",
-                    extra={"job_id": row.id, "dataset_id": part.dataset, "reservation_id": part.reservation_id},
-                )
             return True
         queue.requeue(row)
         if not waited_too_long:
