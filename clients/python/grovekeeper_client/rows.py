@@ -187,6 +187,8 @@ def read_stream(answer: bytes) -> dict[str, Any]:
 def write_arrow(source: Any, file: Path, features: Sequence[Feature] = ()) -> None:
     """Writes a DataFrame without its index, or a table that Arrow knows, as an Arrow file in batches of bounded size.
 
+    A stream of Arrow, such as a relation of DuckDB gives, may be larger than the memory: it is read batch by batch.
+
     Args:
         features: of the declared schema. Numbers and truth values in a column of categories become the text that they
             become in a prediction.
@@ -195,7 +197,21 @@ def write_arrow(source: Any, file: Path, features: Sequence[Feature] = ()) -> No
         TypeError: rows of another kind, or a cell has a type that its feature does not take.
         ModuleNotFoundError: pyarrow is not installed.
     """
-    source = _of_stream(source)
+    batches = _batches(source)
+    import pyarrow
+
+    schema = _as_declared(batches.schema.empty_table(), features).schema
+    with pyarrow.ipc.new_file(file, schema) as writer:
+        for batch in batches:
+            table = _as_declared(pyarrow.Table.from_batches([batch]), features)
+            writer.write_table(table, max_chunksize=_BATCH_ROWS)
+
+
+def _batches(source: Any) -> Any:
+    """A reader of the batches of a DataFrame, or of a table that Arrow knows."""
+    stream = _stream(source)
+    if stream is not None:
+        return stream
     kind = kind_of(source)
     if kind not in ("pandas", "pyarrow"):
         raise TypeError(f"an upload is a file, a DataFrame or an Arrow table, not {type(source).__name__}")
@@ -208,37 +224,64 @@ def write_arrow(source: Any, file: Path, features: Sequence[Feature] = ()) -> No
         table = pyarrow.Table.from_pandas(source, preserve_index=False)
     else:
         table = source if isinstance(source, pyarrow.Table) else pyarrow.Table.from_batches([source])
+    return table.to_reader(max_chunksize=_BATCH_ROWS)
+
+
+def _as_declared(table: Any, features: Sequence[Feature]) -> Any:
+    """A table whose columns of categories are texts; the types of its columns follow from those of the given ones."""
     for feature in features:
         place = table.schema.get_field_index(feature["name"])
         if place >= 0 and feature["type"] == "categorical":
             table = table.set_column(place, feature["name"], _array(feature, table.column(place)))
-    with pyarrow.ipc.new_file(file, table.schema) as writer:
-        writer.write_table(table, max_chunksize=_BATCH_ROWS)
+    return table
 
 
 def _of_stream(source: Any) -> Any:
-    """A table of Arrow in place of rows that give a stream of Arrow: of polars, of a relation of DuckDB, of ibis.
+    """A table of Arrow in place of rows that give a stream of Arrow."""
+    stream = _stream(source)
+    return source if stream is None else stream.read_all()
+
+
+def _stream(source: Any) -> Any:
+    """The stream of Arrow that rows of another library give: of polars, of a relation of DuckDB, of ibis; else
+    ``None``.
 
     Their views of texts become plain texts, which every version of the service reads.
     """
     is_known = kind_of_table(source) is not None and type(source).__name__ != "RecordBatchReader"
     if is_known or not hasattr(source, "__arrow_c_stream__"):
-        return source
+        return None
     try:
         import pyarrow
     except ModuleNotFoundError:
         raise ModuleNotFoundError(_NEEDS_PYARROW, name="pyarrow") from None
 
     try:
-        table = pyarrow.RecordBatchReader.from_stream(source).read_all()
+        stream = pyarrow.RecordBatchReader.from_stream(source)
     except pyarrow.ArrowInvalid:  # a stream of something else, such as one column
-        return source
-    for place, field in enumerate(table.schema):
-        if pyarrow.types.is_string_view(field.type):
-            # Cell by cell: pyarrow 17 casts no views.
-            texts = pyarrow.array(table.column(place).to_pylist(), pyarrow.large_string())
-            table = table.set_column(place, field.name, texts)
-    return table
+        return None
+    schema = pyarrow.schema([field.with_type(_without_views(field.type)) for field in stream.schema])
+    return pyarrow.RecordBatchReader.from_batches(schema, (_as_typed(batch, schema) for batch in stream))
+
+
+def _without_views(kind: Any) -> Any:
+    """Plain texts in place of views of texts, and in place of dictionaries of views (polars: Categorical and Enum)."""
+    import pyarrow
+
+    values = kind.value_type if pyarrow.types.is_dictionary(kind) else kind
+    return pyarrow.large_string() if pyarrow.types.is_string_view(values) else kind
+
+
+def _as_typed(batch: Any, schema: Any) -> Any:
+    """A batch with the types of a schema."""
+    import pyarrow
+
+    columns = [
+        # Cell by cell: pyarrow 17 casts no views.
+        column if column.type == field.type else pyarrow.array(column.to_pylist(), field.type)
+        for column, field in zip(batch.columns, schema, strict=True)
+    ]
+    return pyarrow.RecordBatch.from_arrays(columns, schema=schema)
 
 
 def kind_of_table(source: Any) -> Literal["pandas", "pyarrow"] | None:

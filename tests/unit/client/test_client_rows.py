@@ -2,6 +2,7 @@
 
 import datetime
 import sys
+from collections.abc import Iterator
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -227,7 +228,7 @@ def test_the_upload_of_a_frame_without_pyarrow_says_what_to_do(monkeypatch: pyte
 class OfAnotherLibrary:
     """A table that gives a stream of Arrow and has nothing else, like a relation of DuckDB."""
 
-    def __init__(self, table: pa.Table) -> None:
+    def __init__(self, table: pa.Table | pa.RecordBatchReader) -> None:
         self._table = table
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
@@ -244,3 +245,23 @@ def test_rows_of_another_library_that_gives_a_stream_are_a_table(tmp_path: Path)
     written = pa.ipc.open_file(tmp_path / "rows.arrow").read_all()
     assert written.to_pydict() == plain.to_pydict()
     assert not pa.types.is_string_view(written.schema.field("code").type)
+
+
+def test_a_stream_is_written_while_it_is_read(tmp_path: Path) -> None:
+    """A relation of DuckDB may be larger than the memory."""
+    schema = pa.schema([("age", pa.int64()), ("code", pa.int64()), ("diary", pa.string_view())])
+    n_batches, n_rows, held = 40, 1_000, list[int]()
+    before = pa.total_allocated_bytes()
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        for number in range(n_batches):
+            held.append(pa.total_allocated_bytes() - before)
+            diary = pa.array([f"{row:0100d}" for row in range(n_rows)], pa.string_view())
+            yield pa.record_batch([pa.array([number] * n_rows), pa.array([1] * n_rows), diary], schema)
+
+    stream = OfAnotherLibrary(pa.RecordBatchReader.from_batches(schema, batches()))
+    rows.write_arrow(stream, tmp_path / "rows.arrow", SCHEMA["features"])
+    written = pa.ipc.open_file(tmp_path / "rows.arrow").read_all()
+    assert written.column("age").to_pylist() == [number for number in range(n_batches) for _ in range(n_rows)]
+    assert set(written.column("code").to_pylist()) == {"1"}
+    assert max(held) < 5 * n_rows * 200, "a few batches of 40 are in memory at a time"
