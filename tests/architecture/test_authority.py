@@ -42,7 +42,7 @@ OF_THE_SERVICE = {
     ("app/services/webhooks.py", "_deliver"),
     ("app/services/jobs/notices.py", "refused"),
     # the sweeper
-    ("app/services/execution/sweep.py", "expire_jobs"),
+    ("app/services/execution/sweep.py", "_settle"),
 }
 
 
