@@ -27,22 +27,25 @@ FROM ${PYTHON_IMAGE}
 RUN groupadd --gid 10001 grovekeeper \
     && useradd --uid 10001 --gid 10001 --no-create-home --home-dir /var/lib/grovekeeper --shell /usr/sbin/nologin \
         grovekeeper \
-    && install --directory --owner grovekeeper --group grovekeeper --mode 0700 \
-        /var/lib/grovekeeper /var/cache/grovekeeper
+    && install --directory --owner grovekeeper --group root --mode 0770 /var/lib/grovekeeper \
+    && install --directory --owner grovekeeper --group root --mode 1770 /var/cache/grovekeeper
 COPY --from=build /opt/grovekeeper /opt/grovekeeper
 
-# NUMBA_CACHE_DIR: compiled kernels outlive the container if a volume is mounted there. They depend on the processor, so
-# they are not compiled into the image.
+# Any other user may run the image, too. OpenShift gives each project a number that has no entry in /etc/passwd, in the
+# group of root; so that group may write to both folders, and no process has to enter the home to start.
+# XDG_CACHE_HOME: compiled kernels are in /var/cache/grovekeeper/numba, and outlive the container if a volume is mounted
+# above it. They depend on the processor, so they are not compiled into the image. NUMBA_CACHE_DIR would be used also
+# where another user may write to it, or this one may not.
 ENV PATH=/opt/grovekeeper/bin:$PATH \
     PYTHONUNBUFFERED=1 \
     PYTHONDONTWRITEBYTECODE=1 \
     GROVEKEEPER_HOME=/var/lib/grovekeeper \
     GROVEKEEPER_HOST=0.0.0.0 \
     GROVEKEEPER_PORT=8731 \
-    NUMBA_CACHE_DIR=/var/cache/grovekeeper
+    XDG_CACHE_HOME=/var/cache
 
 USER 10001:10001
-WORKDIR /var/lib/grovekeeper
+WORKDIR /
 VOLUME ["/var/lib/grovekeeper"]
 EXPOSE 8731
 STOPSIGNAL SIGTERM

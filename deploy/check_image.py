@@ -1,5 +1,8 @@
 """Builds the image, starts the service in it, trains and predicts, and prints sizes, memory and processor time.
 
+The same as other accounts than that of the image, without an entry in ``/etc/passwd`` and without a home, as OpenShift
+starts containers, with SQLite: each has to spend exactly what its job costs. No program may log an error.
+
 Needs Linux, root, buildah, psutil (a test dependency), and a database of PostgreSQL on this machine in which the role
 of the address may make tables::
 
@@ -22,7 +25,7 @@ import tempfile
 import threading
 import time
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -33,6 +36,8 @@ IMAGE = "localhost/grovekeeper-check"
 BASE = "localhost/grovekeeper-check-base"
 INSIDE = {"home": "/srv", "code": "/var/cache/grovekeeper", "files": "/mnt"}
 """Folders of the container. The home is not where the image has a volume: buildah gives each run a new one there."""
+STRANGERS = ("12345:0", "12345:12345")
+"""Accounts that the image does not know: in the group of root, as on OpenShift, and in a group of their own."""
 READY_WITHIN_S = 120.0
 STOP_WITHIN_S = 60.0
 SAMPLE_S = 0.2
@@ -61,25 +66,41 @@ def main() -> None:
     _output(["buildah", "bud", "--isolation", "chroot", "--layers", *base, "--tag", IMAGE, str(ROOT)])
     container = _output(["buildah", "from", "--pull-never", IMAGE]).strip()
     try:
+        user = json.loads(_output(["buildah", "inspect", container]))["OCIv1"]["config"]["User"]
         with tempfile.TemporaryDirectory(prefix="grovekeeper-image-") as folder:
-            _check(Image(container, Path(folder), chosen.database_url))
+            settings = {"GROVEKEEPER_DATABASE_URL": chosen.database_url}
+            _check(Image(container, Path(folder), user, folders=INSIDE, settings=settings))
+        for stranger in STRANGERS:
+            with tempfile.TemporaryDirectory(prefix="grovekeeper-image-") as folder:
+                folders = {name: path for name, path in INSIDE.items() if name != "code"}
+                _check_stranger(
+                    Image(container, Path(folder), stranger, folders=folders, settings={"HOME": "/nonexistent"})
+                )
     finally:
         _output(["buildah", "rm", container])
 
 
 class Image:
-    """A container of the image, whose commands share a home, a cache of compiled code and settings."""
+    """A container of the image, whose commands run as one user and share folders and settings.
 
-    def __init__(self, container: str, folder: Path, database_url: str) -> None:
+    Args:
+        user: numbers of user and group.
+        folders: paths in the container by name; each is a folder of this machine that belongs to the user.
+        settings: variables beside those of every user.
+    """
+
+    def __init__(
+        self, container: str, folder: Path, user: str, *, folders: Mapping[str, str], settings: Mapping[str, str]
+    ) -> None:
         config = json.loads(_output(["buildah", "inspect", container]))["OCIv1"]["config"]
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             port = free.getsockname()[1]
         key = f"key_first.{secrets.token_urlsafe(32)}"
         self.url, self.files = f"http://127.0.0.1:{port}", folder / "files"
-        settings = {
+        environ = {
+            **settings,
             "GROVEKEEPER_HOME": INSIDE["home"],
-            "GROVEKEEPER_DATABASE_URL": database_url,
             "GROVEKEEPER_STORAGE_KEY": base64.b64encode(secrets.token_bytes(32)).decode(),
             "GROVEKEEPER_ADMIN_KEY": key,
             "GROVEKEEPER_HOST": "127.0.0.1",
@@ -87,18 +108,23 @@ class Image:
             "GROVEKEEPER_URL": self.url,
             "GROVEKEEPER_API_KEY": key,
         }
-        self._run = ["buildah", "run", "--isolation", "chroot", *(f"--env={it[0]}={it[1]}" for it in settings.items())]
-        for name, path in INSIDE.items():
+        self._run = ["buildah", "run", "--isolation", "chroot", f"--user={user}"]
+        self._run += [f"--env={name}={value}" for name, value in environ.items()]
+        for name, path in folders.items():
             (folder / name).mkdir()
-            os.chown(folder / name, *map(int, config["User"].split(":")))
+            os.chown(folder / name, *map(int, user.split(":")))
             self._run.append(f"--volume={folder / name}:{path}")
         self._run += [container, "--"]
-        self._container = container
+        self.user, self._container = user, container
         self._entry = config["Entrypoint"]
 
     def run(self, *words: str) -> str:
         """The output of a command of the program."""
         return _output([*self._run, *self._entry, *words])
+
+    def writable(self, path: str) -> list[str]:
+        """The files and folders below a folder of the image that the user may write."""
+        return _output([*self._run, "find", path, "-not", "-type", "l", "-writable"]).splitlines()
 
     def size_mb(self, path: str) -> int:
         """Megabytes in a folder of the image."""
@@ -107,7 +133,7 @@ class Image:
 
     @contextmanager
     def running(self, command: str) -> Iterator["Watched"]:
-        """Runs a command until the block ends; then SIGTERM has to end it with 0."""
+        """Runs a command until the block ends; then SIGTERM has to end it with 0, and its log has no error."""
         with tempfile.TemporaryFile() as log:
             process = subprocess.Popen([*self._run, *self._entry, command], stdout=log, stderr=subprocess.STDOUT)
             watched = Watched(process)
@@ -117,7 +143,9 @@ class Image:
             finally:
                 process.kill()
                 log.seek(0)
-                sys.stderr.write(log.read().decode())
+                lines = log.read().decode()
+                sys.stderr.write(lines)
+            assert '"level": "ERROR"' not in lines, f"{command} logged an error"
 
 
 class Watched:
@@ -153,7 +181,27 @@ class Watched:
 
 
 def _check(image: Image) -> None:
+    """The account of the image, on PostgreSQL."""
     print(f"the image has {image.size_mb('/')} MB, of which {image.size_mb('/opt/grovekeeper')} MB are the program")
+    with _served(image) as (api, worker):
+        _predicted(image, _trained(image, "the first job, which compiles,"))
+        _trained(image, "the second job")
+    for name, watched in (("api", api), ("worker, with the processes of its jobs", worker)):
+        print(f"{name}: at most {watched.peak_mb} MB, {watched.cpu_s:.0f} s of CPU")
+
+
+def _check_stranger(image: Image) -> None:
+    """An account that the image does not know, without a home, on SQLite."""
+    assert image.writable("/opt/grovekeeper") == [], "the account that runs the program could change it"
+    with _served(image):
+        _predicted(image, _trained(image, f"the first job as {image.user}"))
+        charged = json.loads(image.run("ledger", "show", "ships", "--json"))["charged"]
+    assert charged == "1", f"the job cost {charged}"
+
+
+@contextmanager
+def _served(image: Image) -> Iterator[tuple["Watched", "Watched"]]:
+    """Runs the API and a worker, with a dataset that has rows."""
     image.run("db", "upgrade")
     for name, text in {"ships.json": json.dumps(DECLARATION), "rows.csv": _rows(N_ROWS), "few.csv": _rows(3)}.items():
         (image.files / name).write_text(text, encoding="utf-8")
@@ -161,12 +209,12 @@ def _check(image: Image) -> None:
         _wait_until_ready(image.url)
         image.run("datasets", "create", "/mnt/ships.json")
         image.run("datasets", "upload", "ships", "/mnt/rows.csv")
-        job = _trained(image, "the first job, which compiles,")
-        _trained(image, "the second job")
-        answer = json.loads(image.run("predict", job["model_id"], "/mnt/few.csv", "--json"))
-        assert len(answer["labels"]) == 3, answer
-    for name, watched in (("api", api), ("worker, with the processes of its jobs", worker)):
-        print(f"{name}: at most {watched.peak_mb} MB, {watched.cpu_s:.0f} s of CPU")
+        yield api, worker
+
+
+def _predicted(image: Image, job: dict[str, str]) -> None:
+    answer = json.loads(image.run("predict", job["model_id"], "/mnt/few.csv", "--json"))
+    assert len(answer["labels"]) == 3, answer
 
 
 def _trained(image: Image, name: str) -> dict[str, str]:

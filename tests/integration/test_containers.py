@@ -123,8 +123,9 @@ class _Stack:
         given = {name: str(value) for name, value in _SERVICES[service]["environment"].items()}
         folders = {"/run/secrets": str(self.secrets), "/var/lib/grovekeeper": str(self.folder / "home")}
         environ = {**image, **given, **more, "HOME": str(self.folder)}
-        assert environ.pop("NUMBA_CACHE_DIR") in str(_SERVICES["worker"]["volumes"]), "a volume keeps compiled kernels"
-        environ |= {name: os.environ[name] for name in ("NUMBA_CACHE_DIR",) if name in os.environ}
+        cache = f"{environ.pop('XDG_CACHE_HOME')}/grovekeeper"
+        assert f"kernels:{cache}" in _SERVICES["worker"]["volumes"], "a volume keeps compiled kernels"
+        environ |= {name: os.environ[name] for name in ("NUMBA_CACHE_DIR", "XDG_CACHE_HOME") if name in os.environ}
         for inside, outside in folders.items():
             environ = {name: value.replace(inside, outside) for name, value in environ.items()}
         return environ

@@ -1,4 +1,4 @@
-"""The image is built and started: it migrates a database of PostgreSQL, trains and predicts, as an operator runs it."""
+"""The image is built and started: it migrates a database, trains and predicts, as an operator or a cluster runs it."""
 
 import shutil
 import subprocess
@@ -21,3 +21,5 @@ def test_the_image_trains_and_predicts(empty_database: EmptyDatabase, tmp_path: 
     print(checked.stdout)
     assert checked.returncode == 0, checked.stderr
     assert "the second job took" in checked.stdout
+    for stranger in ("12345:0", "12345:12345"):
+        assert f"the first job as {stranger} took" in checked.stdout, "an account without an entry and without a home"
