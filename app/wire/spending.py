@@ -193,9 +193,18 @@ JobState: TypeAlias = Literal["waiting", "queued", "running", "succeeded", "fail
 """The state of a job; ``waiting``: for the approval of an owner."""
 
 EndReason: TypeAlias = Literal[
-    "cancelled", "rejected", "expired", "lost", "revoked", "key-expired", "failed", "damaged"
+    "cancelled",
+    "rejected",
+    "expired",
+    "not-started",
+    "not-approved",
+    "lost",
+    "revoked",
+    "key-expired",
+    "failed",
+    "damaged",
 ]
-"""Why a job ended without an output."""
+"""Why a job ended without an output; ``expired``, which jobs of earlier versions have, is one of the next two."""
 
 
 class TrainOut(Answer):

@@ -106,7 +106,7 @@ def test_a_job_that_nobody_decides_expires_after_a_week(guarded: Scene) -> None:
     deadline = guarded.job(job_id).submitted_at + A_WEEK
     assert expired_at(guarded.installation, deadline) == 0
     assert expired_at(guarded.installation, deadline + A_MICROSECOND) == 1
-    assert guarded.end(job_id) == ("failed", "expired", ["reserve", "expire"])
+    assert guarded.end(job_id) == ("failed", "not-approved", ["reserve", "expire"])
     with pytest.raises(NotWaiting):
         decided(guarded, job_id, "approve", by=OWNER)
 

@@ -114,7 +114,7 @@ def test_a_job_that_waited_for_too_long_expires_with_its_reservation(scene: Scen
     with pytest.raises(BudgetExceeded):
         scene.submit(key="next", epsilon="0.1")
     assert expired_at(scene.installation, deadline + A_MICROSECOND) == 1
-    assert scene.end(job_id) == ("failed", "expired", ["reserve", "expire"])
+    assert scene.end(job_id) == ("failed", "not-started", ["reserve", "expire"])
     assert scene.verified().tightest.load == 0
     scene.submit(key="next", epsilon="3")
 
@@ -122,7 +122,7 @@ def test_a_job_that_waited_for_too_long_expires_with_its_reservation(scene: Scen
 def test_a_job_that_waited_for_too_long_expires_at_the_end_of_an_uncharged_claim(scene: Scene) -> None:
     job_id, claim = submitted_and_claimed(scene)
     assert expired_at(scene.installation, scene.job(job_id).submitted_at + THE_QUEUE_LIMIT + A_MICROSECOND) == 1
-    assert scene.end(job_id) == ("failed", "expired", ["reserve", "expire"])
+    assert scene.end(job_id) == ("failed", "not-started", ["reserve", "expire"])
     with pytest.raises(LeaseLost):
         charge.charge_claimed(scene.installation, claim)
 

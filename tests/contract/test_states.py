@@ -261,7 +261,7 @@ def test_the_expiry_of_other_jobs_goes_on(scene: Scene) -> None:
     deadline = other.job(waiting).submitted_at + timedelta(seconds=limits.MAX_QUEUE_S + 1)
     assert expired_at(scene.installation, deadline) == 1
     assert scene.end(stuck) == ("queued", None, ["reserve"])
-    assert other.end(waiting) == ("failed", "expired", ["reserve", "expire"])
+    assert other.end(waiting) == ("failed", "not-started", ["reserve", "expire"])
 
 
 @pytest.fixture

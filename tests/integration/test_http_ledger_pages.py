@@ -3,10 +3,12 @@
 import json
 import re
 import secrets
+from datetime import timedelta
 from html import unescape
 from typing import Any
 
 from app.core import limits
+from app.jobs.tables import JobRow
 from tests.support.databases import on_one_idle_server
 from tests.support.operations import EXTERNAL
 from tests.support.pages import section, signed_in
@@ -199,6 +201,20 @@ def test_an_entry_is_shown_in_words_and_as_it_was_hashed(idle_server: Server) ->
         .status_code
         == 403
     )
+
+
+@on_one_idle_server
+def test_the_page_of_an_expiry_says_what_took_too_long(idle_server: Server) -> None:
+    dataset = idle_server.uploaded()["id"]
+    job = idle_server.submitted(dataset, epsilon="0.125").json()["job_id"]
+    with idle_server.database.write() as session:
+        row = session.get_one(JobRow, job)
+        row.submitted_at = row.waits_since = row.waits_since - timedelta(seconds=limits.MAX_QUEUE_S + 1)
+    assert idle_server.ended(job)["reason"] == "not-started"
+    entries = idle_server.admin.http.get(f"/ledger/{dataset}/entries").json()["entries"]
+    assert entries[-1]["kind"] == "expire"
+    page = signed_in(idle_server, idle_server.admin).get(f"/ui/ledger/{dataset}/entries/{entries[-1]['sequence']}")
+    assert f"for job {job} was given back, because no worker started the job within 24 hours." in unescape(page.text)
 
 
 @on_one_idle_server

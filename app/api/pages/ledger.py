@@ -21,6 +21,7 @@ from app.core.errors import RoleMissing
 from app.ledger.tables import EntryKind
 from app.services import populations
 from app.services.datasets import show
+from app.services.jobs import show_jobs
 from app.services.ledger import balances, evidence, history, spend_history
 from app.services.ledger.evidence import show_deployment, verify_ledger
 from app.services.ledger.history import EVERY_ENTRY, Search
@@ -108,7 +109,14 @@ def show_entry(visit: Visitor, account: str, sequence: int) -> Response:
     balance = balances.show_balance(*visit.by, account, scope={}).model_dump()
     fields = shown.entry.model_dump()
     text = json.dumps(fields, indent=2, ensure_ascii=False)
-    return visit.page("entry", balance=balance, shown=shown, entry=fields, text=text)
+    ended = _reason_of(visit, fields["job_id"]) if fields["kind"] == EntryKind.EXPIRE else None
+    return visit.page("entry", balance=balance, shown=shown, entry=fields, text=text, ended=ended)
+
+
+def _reason_of(visit: Visit, job_id: str) -> str | None:
+    """The reason with which a job ended, as the job's row has it."""
+    job = if_permitted(lambda: show_jobs.show_job(*visit.by, job_id))
+    return None if job is None else job.reason
 
 
 @ledger_pages.get("/{account}/export")

@@ -11,6 +11,7 @@ from typing import Any
 from markupsafe import Markup
 
 from app.api.addresses import base
+from app.core import limits
 from app.ledger import control
 from app.wire.datasets import DatasetOut
 from app.wire.ledger import ActKind, ActOut
@@ -46,8 +47,8 @@ def who(key_id: str, name: str | None) -> str:
     return key_id if name is None else f"{name} ({key_id})"
 
 
-def entry(fields: Mapping[str, Any], symbol: str) -> str:
-    """What an entry of a ledger says, as a sentence."""
+def entry(fields: Mapping[str, Any], symbol: str, ended: str | None = None) -> str:
+    """What an entry of a ledger says, as a sentence; ``ended`` is the reason with which its job ended, if known."""
     details = fields.get("details") or {}
     words = {
         "amount": f"{fields['amount']} {symbol}",
@@ -56,6 +57,7 @@ def entry(fields: Mapping[str, Any], symbol: str) -> str:
         "reason": details.get("reason"),
         "member": details.get("member", {}).get("dataset"),
         "erased": details.get("continues", {}).get("dataset"),
+        "why": _WHY_EXPIRED.get(ended, "the job did not start in time"),
     }  # fmt: skip
     return _ENTRIES["opening-load" if "continues" in details else fields["kind"]].format(**words)
 
@@ -67,13 +69,19 @@ _ENTRIES: Mapping[str, str] = {
     "reserve": "{amount} was reserved for {purpose}.",
     "charge": "{amount} was charged for {purpose}. A charge is final.",
     "void": "The reservation of {amount} for {purpose} was given back, because the job did not read a row.",
-    "expire": "The reservation of {amount} for {purpose} was given back, because the job did not start in time.",
+    "expire": "The reservation of {amount} for {purpose} was given back, because {why}.",
     "cap": "The cap was changed to {amount}. Reason: {reason}",
     "join": "The dataset {member} became a member. Its load was {amount}: the most that one person can lose there.",
     "load": "From here on, the load of the member {member} is {amount}: the most that one person can lose there.",
     "state": "The state of the account was stated, so that a process that starts need not read the entries before.",
 }
 """Sentences by kind of an entry; an opening load is an entry of the kind ``load``."""
+
+_WHY_EXPIRED: Mapping[str | None, str] = {
+    "not-started": f"no worker started the job within {limits.MAX_QUEUE_S // 3_600} hours",
+    "not-approved": f"no owner approved the job within {limits.MAX_APPROVAL_S // 86_400} days",
+}
+"""Why a reservation expired, by the reason with which its job ended."""
 
 
 def sentence(detail: str) -> str:

@@ -38,8 +38,8 @@ def expire_jobs(installation: Installation) -> int:
     """Ends or requeues every job whose lease ran out or that waited for too long.
 
     Claimed but not charged: back to the queue. Charged: failed, reason ``lost``, the charge stays. Queued for longer
-    than the limit, or waiting for an approval for longer than its limit: failed, reason ``expired``, and its
-    reservation expires in the same transaction.
+    than the limit: failed, reason ``not-started``; waiting for an approval for longer than its limit: failed, reason
+    ``not-approved``; and its reservation expires in the same transaction.
 
     A lease that ends too late, because the clock was set back, is shortened to that of a claim made now. Otherwise, a
     dead worker would keep its job for as long as the clock was ahead. A worker that lives extends the lease again.
@@ -150,6 +150,7 @@ def _end_overdue(session: Session, row: JobRow, *, at: datetime, closed: Collect
     is_undecided = row.state == JobState.WAITING and row.waits_since < at - timedelta(seconds=limits.MAX_APPROVAL_S)
     if is_undecided or (row.state == JobState.QUEUED and waited_too_long):
         reservations.expire_job(session, row.id, actor=SWEEPER)
-        notices.end_job(session, row, state=JobState.FAILED, reason=EndReason.EXPIRED, at=at)
+        reason = EndReason.NOT_APPROVED if is_undecided else EndReason.NOT_STARTED
+        notices.end_job(session, row, state=JobState.FAILED, reason=reason, at=at)
         return True
     return False

@@ -11,6 +11,8 @@ REASONS: Mapping[str, str] = {
     "expired": (
         "no worker took the job within 24 hours, or no owner approved it within 7 days, so its reservation expired"
     ),
+    "not-started": "no worker started the job within 24 hours, so its reservation expired",
+    "not-approved": "no owner approved the job within 7 days, so its reservation expired",
     "lost": "its worker stopped, or was out of reach for too long, after the charge",
     "revoked": "the key that submitted it was revoked, or lost its role, before the charge",
     "key-expired": "the key that submitted it came to its end before the charge; submit it again with a key that works",

@@ -35,6 +35,20 @@ def test_spent_rounds_up_and_left_rounds_down(amount: str, spent: str, left: str
 
 
 @pytest.mark.parametrize(
+    ("ended", "why"),
+    [
+        ("not-started", "no worker started the job within 24 hours."),
+        ("not-approved", "no owner approved the job within 7 days."),
+        ("expired", "the job did not start in time."),  # of an earlier version, which did not store which
+        (None, "the job did not start in time."),
+    ],
+)
+def test_an_expiry_says_what_took_too_long(ended: str | None, why: str) -> None:
+    said = words.entry({"kind": "expire", "amount": "1", "job_id": "jb_1"}, "ε", ended)
+    assert said == f"The reservation of 1 ε for job jb_1 was given back, because {why}"
+
+
+@pytest.mark.parametrize(
     ("odds", "text"), [("0.5", "50 %"), ("0.7311", "74 %"), ("0.9901", "more than 99 %"), ("1", "more than 99 %")]
 )
 def test_odds_round_up_and_certainty_is_named_only_where_it_is_certain(odds: str, text: str) -> None:

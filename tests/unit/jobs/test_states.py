@@ -18,8 +18,10 @@ def test_clients_are_told_every_state_and_reason() -> None:
     reported = {value for choice in get_args(reason) for value in get_args(choice)}
     assert reported == set(EndReason)
     assert set(REASONS) == set(EndReason)
-    assert f"within {limits.MAX_QUEUE_S // 3_600} hours" in REASONS["expired"]
-    assert f"within {limits.MAX_APPROVAL_S // 86_400} days" in REASONS["expired"]
+    for reason in ("expired", "not-started"):
+        assert f"within {limits.MAX_QUEUE_S // 3_600} hours" in REASONS[reason]
+    for reason in ("expired", "not-approved"):
+        assert f"within {limits.MAX_APPROVAL_S // 86_400} days" in REASONS[reason]
     assert set(FINISHED) == set(ENDED)
 
 
