@@ -184,7 +184,7 @@ class Supervisor:
         self._next_shown_at = released_at(now(), self._interval_s)
 
     def load(self, lease: Lease) -> None:
-        """Waits until the child of the job has loaded its code.
+        """Waits until the child of the job has loaded its code; the job is shown as preparing meanwhile.
 
         Raises:
             CodeNotLoaded: this machine cannot run jobs now.
@@ -195,6 +195,7 @@ class Supervisor:
         def look() -> None:
             if self._stop.begun.is_set():
                 raise Stopped
+            lease.show(PREPARING)  # here, so that a child that has loaded already is no preparation
             lease.require()
 
         CHILDREN.load(look)

@@ -121,6 +121,36 @@ def test_a_machine_that_is_prepared_is_shown_until_the_job_begins(
     assert shown[-1] == (False, 1, 0.5)
 
 
+def test_a_machine_that_is_prepared_is_shown_before_the_charge(
+    sqlite_database_url: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """As on a machine whose cache of compiled code is empty: the child compiles before it says that it has loaded."""
+    compiled, heartbeat = tmp_path / "compiled", lease.heartbeat
+    shown = list[tuple[bool, bool]]()
+
+    def new_child() -> "subprocess.Popen[bytes]":
+        command = [sys.executable, "-ISc", f"import os, sys, time; {until(compiled)}; {BEGINS} sys.stdin.readline()"]
+        return Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+
+    monkeypatch.setattr(supervise, "_new_child", new_child)
+    monkeypatch.setattr(supervise, "CHILDREN", children := supervise.Children())
+    with opened(sqlite_database_url, tmp_path / "home", lease_ttl_s=3) as scene:
+        job_id = scene.submit_job(key="k")
+        claim = claimed(scene.installation)
+
+        def beat(*arguments: Any, trees_done: int) -> None:
+            heartbeat(*arguments, trees_done=trees_done)
+            answer = show_jobs.show_job(scene.installation, OWNER, job_id)
+            shown.append((answer.preparing, answer.charged))
+            compiled.touch()
+
+        monkeypatch.setattr(lease, "heartbeat", beat)
+        with Lease(scene.installation, claim) as held:
+            Supervisor(interval_s=0, stop=Stop()).load(held)
+    children.stop()
+    assert shown[0] == (True, False)
+
+
 def test_a_child_that_says_it_ended_but_stays_is_killed(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "CHILD_EXIT_S", 0.2)
     with pytest.raises(JobFailed):
