@@ -124,7 +124,8 @@ def finish(output: Output, job: dict[str, Any], *, show: Callable[[dict[str, Any
     if output.as_json:
         output.json(job)
     elif job["state"] == "succeeded":
-        output.say(f"{_DONE[job['kind']]} {made(job)}" + (f" ({job['algorithm']})" if job["algorithm"] else ""))
+        done = _DONE.get(job["kind"], job["kind"])  # a newer service has kinds that this version does not know
+        output.say(f"{done} {made(job)}" + (f" ({job['algorithm']})" if job["algorithm"] else ""))
         if show is None:
             output.hint(next_command(job))
         else:
@@ -161,7 +162,8 @@ def made(job: dict[str, Any]) -> str | None:
 
 def next_command(job: dict[str, Any]) -> str:
     """The command that shows a job's output."""
-    return f"grovekeeper {_SHOWN_BY[job['kind']]} show {made(job)}"
+    group = _SHOWN_BY.get(job["kind"])
+    return f"grovekeeper {group} show {made(job)}" if group else f"grovekeeper jobs show {job['id']}"
 
 
 def show_quote(output: Output, quote: dict[str, Any], *, what: str, receipt: bool, recover: int | None = None) -> None:

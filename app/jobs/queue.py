@@ -66,9 +66,9 @@ def enqueue(session: Session, row: JobRow, *, at: datetime) -> None:
             session.execute(_ADD_READS, [{"job_id": row.id, "dataset_id": dataset_id} for dataset_id in dataset_ids])
 
 
-def has_queued(session: Session, *, closed: Collection[str] = ()) -> bool:
-    """Whether any job can be claimed; an idle worker reads this without the write lock."""
-    return session.execute(select(JobRow.id).where(_is_free(closed)).limit(1)).first() is not None
+def has_queued(session: Session, *, closed: Collection[str] = (), known: Collection[str] | None = None) -> bool:
+    """Whether any job can be claimed; an idle worker reads this without the write lock. Arguments: :func:`claim`."""
+    return session.execute(select(JobRow.id).where(_is_free(closed, known)).limit(1)).first() is not None
 
 
 def reads_upload(session: Session, dataset_id: str, upload: str) -> bool:
@@ -98,10 +98,17 @@ def failed(session: Session) -> dict[EndReason, int]:
     """The number of failed jobs by reason."""
     query = select(JobRow.reason, func.count()).where(JobRow.state == JobState.FAILED.value)
     numbers = session.execute(query.group_by(JobRow.reason))
-    return {EndReason(reason): number for reason, number in numbers if reason is not None}
+    return {EndReason(reason): number for reason, number in numbers if reason in list(EndReason)}  # else a newer one
 
 
-def claim(session: Session, *, at: datetime, ttl_s: float, closed: Collection[str] = ()) -> Claim | None:
+def claim(
+    session: Session,
+    *,
+    at: datetime,
+    ttl_s: float,
+    closed: Collection[str] = (),
+    known: Collection[str] | None = None,
+) -> Claim | None:
     """Takes the oldest job of the submitter who waits longest for a turn; ``None`` if no job can be claimed.
 
     The first jobs of all submitters come before the second ones, and among these the submitter comes first whose last
@@ -113,8 +120,9 @@ def claim(session: Session, *, at: datetime, ttl_s: float, closed: Collection[st
         at: the present time.
         ttl_s: seconds until the lease ends.
         closed: datasets whose jobs stay in the queue.
+        known: names of the kinds and algorithms whose jobs the caller can run; ``None``: all.
     """
-    for job_id in session.execute(_in_order(closed)).scalars().all():
+    for job_id in session.execute(_in_order(closed, known)).scalars().all():
         job = select(JobRow).where(JobRow.id == job_id).with_for_update(skip_locked=True)
         row = session.execute(job.execution_options(populate_existing=True)).scalar_one_or_none()
         if row is not None and row.state == JobState.QUEUED:  # else another transaction has or had it
@@ -127,11 +135,11 @@ def claim(session: Session, *, at: datetime, ttl_s: float, closed: Collection[st
     return None
 
 
-def _in_order(closed: Collection[str]) -> Select[str]:
+def _in_order(closed: Collection[str], known: Collection[str] | None) -> Select[str]:
     """Ids of the first jobs of all submitters in the order of their claims."""
     turn = func.row_number().over(partition_by=JobRow.submitted_by, order_by=(JobRow.submitted_at, JobRow.id))
     columns = (JobRow.id, JobRow.submitted_by, JobRow.submitted_at, turn.label("turn"))
-    queued = select(*columns).where(_is_free(closed)).subquery("queued")
+    queued = select(*columns).where(_is_free(closed, known)).subquery("queued")
     order = (queued.c.turn, _left_at(queued).nulls_first(), queued.c.submitted_at, queued.c.id)
     return select(queued.c.id).where(queued.c.turn <= _CLAIMS_AT_ONCE).order_by(*order)
 
@@ -151,9 +159,12 @@ def _left_at(queued: FromClause) -> ColumnElement[datetime | None]:
     return select(func.max(times.c.left_at)).scalar_subquery()
 
 
-def _is_free(closed: Collection[str]) -> ColumnElement[bool]:
-    """Whether a job is queued and reads none of the datasets ``closed``."""
+def _is_free(closed: Collection[str], known: Collection[str] | None = None) -> ColumnElement[bool]:
+    """Whether a job is queued, reads none of the datasets ``closed`` and has a kind and an algorithm of ``known``."""
     queued = JobRow.state == JobState.QUEUED.value
+    if known is not None:
+        names = sorted(known)
+        queued &= JobRow.kind.in_(names) & or_(JobRow.algorithm.is_(None), JobRow.algorithm.in_(names))
     if not closed:
         return queued
     reads = select(JobDatasetRow.dataset_id).where(JobDatasetRow.job_id == JobRow.id).correlate(JobRow)

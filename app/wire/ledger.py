@@ -136,7 +136,7 @@ class ChargedJob(Answer):
     ``models`` has the ids of the model that it trained, or of those that it evaluated.
     """
 
-    kind: JobKind
+    kind: JobKind | str
     algorithm: str | None
     name: str | None
     models: list[str]

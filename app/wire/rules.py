@@ -16,7 +16,7 @@ from app.wire.base import (
     Reference,
     Request,
 )
-from app.wire.spending import JobState, PriceOut
+from app.wire.spending import JobKind, JobState, PriceOut
 
 
 class QuotaIn(Request):
@@ -104,7 +104,7 @@ class ApprovalOut(Answer):
     """
 
     job: str
-    kind: Literal["train", "profile", "evaluation"]
+    kind: JobKind | str
     algorithm: str | None
     name: str | None
     purpose: str | None

@@ -227,18 +227,20 @@ class JobOut(Answer):
     that it stated.
 
     ``preparing``: the job runs on a machine that still loads and compiles the program, and has read no row.
+
+    ``kind`` and ``reason`` of a job that a newer version accepted or ended may be others than those listed.
     """
 
     id: str
     dataset: str
     dataset_name: str
-    kind: JobKind
+    kind: JobKind | str
     algorithm: str | None
     name: str | None
     purpose: str | None
     submitted_by: str
     state: JobState
-    reason: EndReason | None
+    reason: EndReason | str | None
     charged: bool
     preparing: bool
     progress: float

@@ -4,16 +4,20 @@ import shutil
 import stat
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from itertools import count
 from typing import Any
 
 import pytest
-from sqlalchemy import select
+from sqlalchemy import select, text, update
 
 from app.core import limits, stamps
 from app.core.errors import LeaseLost, NotFound, Unavailable
 from app.core.processes import Stop
 from app.datasets import private_rows
+from app.forests import catalogue
 from app.forests import released_forest as forests
+from app.jobs import queue
+from app.jobs.tables import JobRow
 from app.registry import models as registered
 from app.registry.tables import EvaluationRow, ProfileRow
 from app.services import models, predict
@@ -22,6 +26,7 @@ from app.services.execution import charge, run_job
 from app.services.execution.run_job import JobFailed
 from app.services.jobs import show_jobs
 from app.services.jobs.task import JobTask
+from app.services.pagination import PageRequest
 from app.services.spending.evaluations import show_evaluation
 from app.services.spending.profiles import show_profile
 from app.worker import main, supervise
@@ -197,19 +202,53 @@ def test_a_model_deleted_during_its_evaluation_is_evaluated(scene: Scene) -> Non
     assert scene.end(job_id) == ("succeeded", None, ["reserve", "charge"])
 
 
-def test_a_job_of_an_unknown_kind_fails_uncharged_and_the_worker_goes_on(
-    scene: Scene, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+@pytest.mark.parametrize("unknown", ["profile", "rdt-ta"])
+def test_a_job_of_an_unknown_kind_or_algorithm_waits_for_a_newer_worker(
+    scene: Scene, unknown: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A newer version may have queued it."""
-    unknown, known = profile(scene, "one"), scene.submit_job(key="two")
-    others = {name: kind for name, kind in charge.KINDS.items() if name != "profile"}
-    monkeypatch.setattr(charge, "KINDS", others)
-    stop = Stop()
-    monkeypatch.setattr(supervise.Supervisor, "run", lambda _, task, _kept: (perform_here(task), stop.begun.set()))
-    main._Loop(scene.installation, stop).run()
-    assert scene.end(unknown) == ("failed", "failed", ["reserve", "void"])
-    assert scene.end(known) == ("succeeded", None, ["reserve", "charge"])
-    assert "unknown kind" in caplog.text
+    """During an upgrade, a newer version may have queued it."""
+    jobs = {"profile": profile(scene, "one"), "rdt-ta": scene.submit_job(key="two")}
+    ran, stop, n_waits = list[str](), Stop(), count(1)
+    with monkeypatch.context() as older:
+        older.setattr(charge, "KINDS", {name: kind for name, kind in charge.KINDS.items() if name != unknown})
+        older.setattr(catalogue, "BY_SLUG", {slug: it for slug, it in catalogue.BY_SLUG.items() if slug != unknown})
+        older.setattr(supervise.Supervisor, "load", nothing_to_load_here)
+        older.setattr(supervise.Supervisor, "run", lambda _, task, _kept: (perform_here(task), ran.append(task.job_id)))
+        older.setattr(main._Loop, "_wait_for_a_job", lambda _: stop.begun.set() if next(n_waits) == 3 else None)
+        run_job._warn_of_newer_jobs.cache_clear()
+        main._Loop(scene.installation, stop).run()
+    assert scene.end(jobs.pop(unknown)) == ("queued", None, ["reserve"])
+    assert [scene.end(job) for job in jobs.values()] == [("succeeded", None, ["reserve", "charge"])]
+    assert caplog.text.count("jobs wait for a newer worker") == 1
+    run(scene)
+    assert run_job.claim_next(scene.installation) is None
+
+
+def nothing_to_load_here(*_: object) -> None:
+    """In place of a child that loads its code."""
+
+
+def test_a_job_of_a_newer_version_hides_no_other_job(scene: Scene) -> None:
+    newer, other = profile(scene, "one"), scene.submit_job(key="two")
+    is_sqlite = scene.installation.database.dialect == "sqlite"
+    before = (
+        "PRAGMA ignore_check_constraints = ON" if is_sqlite else "ALTER TABLE jobs DROP CONSTRAINT ck_jobs_kind_known"
+    )
+    after = "PRAGMA ignore_check_constraints = OFF" if is_sqlite else "SELECT 1"
+    ended = {"kind": "synthesis", "state": "failed", "reason": "withdrawn", "finished_at": datetime.now(UTC)}
+    with scene.installation.database.write() as session:
+        session.execute(text(before))
+        session.execute(update(JobRow).where(JobRow.id == newer).values(ended))
+        session.execute(text(after))
+    listed = show_jobs.list_jobs(scene.installation, OWNER, PageRequest()).jobs
+    assert [(job.id, job.kind, job.reason) for job in listed] == [
+        (other, "train", None),
+        (newer, "synthesis", "withdrawn"),
+    ]
+    assert show_jobs.show_job(scene.installation, OWNER, newer).kind == "synthesis"
+    with scene.installation.database.read() as session:
+        assert show_jobs.charged_jobs(session, [newer])[newer].kind == "synthesis"
+        assert queue.failed(session) == {}
 
 
 def _fail(task: JobTask, _kept: object) -> None:

@@ -61,12 +61,6 @@ class SubmitterRevoked(GrovekeeperError):
     sentence = "the submitter of a job may not train any more"
 
 
-class UnknownJobKind(GrovekeeperError):
-    """A newer version queued the job: this worker was not restarted yet."""
-
-    sentence = "a job is of a kind that this version does not know"
-
-
 def charge_claimed(installation: Installation, claim: Claim) -> JobTask:
     """Transaction 1: the reservation becomes a charge. When this returns, the charge is committed.
 
@@ -172,15 +166,13 @@ def _task(installation: Installation, session: Session, row: JobRow) -> JobTask:
 
 
 def kind_of(name: str) -> JobKind:
-    """The kind of a job. The first job loads all kinds, before its charge.
+    """The kind of a job. Jobs of unknown kinds are not claimed."""
+    return KINDS[name]
 
-    Raises:
-        UnknownJobKind: another version of the service knows the kind, which never happens after the charge.
-    """
-    try:
-        return KINDS[name]
-    except KeyError:
-        raise UnknownJobKind from None
+
+def known_work() -> frozenset[str]:
+    """The names of the kinds and algorithms whose jobs this version can run; a newer version may queue others."""
+    return frozenset((*KINDS, *catalogue.BY_SLUG))
 
 
 def _rows(installation: Installation, session: Session, part: JobPart) -> PartRows:

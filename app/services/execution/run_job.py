@@ -12,7 +12,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 
 from sqlalchemy.orm import Session
@@ -33,10 +33,10 @@ from app.services.execution.charge import (
     WORKER,
     SubmitterRevoked,
     TaskNotPaid,
-    UnknownJobKind,
     charge_claimed,
     cluster_of,
     kind_of,
+    known_work,
     row_names,
 )
 from app.services.execution.lease import Lease, Stopped
@@ -75,14 +75,27 @@ class CodeNotLoaded(GrovekeeperError):
 
 
 def claim_next(installation: Installation) -> Claim | None:
-    """Takes the oldest queued job under a lease; ``None`` if none waits, but for jobs of frozen or deleted datasets."""
-    database = installation.database
+    """Takes the oldest queued job under a lease; ``None`` if none waits.
+
+    Jobs of frozen or deleted datasets stay in the queue, and jobs of kinds or algorithms that this version does not
+    know: a newer worker takes them.
+    """
+    database, known, ttl_s = installation.database, known_work(), installation.settings.lease_ttl_s
     with database.read() as session:
-        if not queue.has_queued(session, closed=_closed(session, at=database.now(session))):
+        closed = _closed(session, at=database.now(session))
+        if not queue.has_queued(session, closed=closed, known=known):
+            if queue.has_queued(session, closed=closed):
+                _warn_of_newer_jobs()
             return None
     with database.write() as session:
         at = database.now(session)
-        return queue.claim(session, at=at, ttl_s=installation.settings.lease_ttl_s, closed=_closed(session, at=at))
+        return queue.claim(session, at=at, ttl_s=ttl_s, closed=_closed(session, at=at), known=known)
+
+
+@cache
+def _warn_of_newer_jobs() -> None:
+    """Warns once in a process."""
+    _log.warning("jobs wait for a newer worker: this version does not know their kind or algorithm; upgrade this one")
 
 
 def _closed(session: Session, *, at: datetime) -> frozenset[str]:
@@ -143,9 +156,6 @@ def _charged(
         return charge_claimed(installation, claim)
     except TaskNotPaid:
         _log.error("a job's task is not what its reservations pay for")
-        _give_back(installation, claim, reason=EndReason.FAILED)
-    except UnknownJobKind:
-        _log.error("a job is of an unknown kind: a newer version accepted it; upgrade this worker")
         _give_back(installation, claim, reason=EndReason.FAILED)
     except SubmitterRevoked as refusal:
         _give_back(installation, claim, reason=refusal.reason)
