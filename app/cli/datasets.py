@@ -27,6 +27,7 @@ from app.cli.command import (
 )
 from app.cli.output import Output, amount
 from app.core.errors import TooLarge
+from app.wire.limit_words import limit_in_words
 from grovekeeper_client.errors import ApiProblem, Unreachable
 from grovekeeper_client.uploads import read_header
 
@@ -403,7 +404,7 @@ def _account_facts(account: dict[str, Any]) -> dict[str, str | None]:
     return {
         "accountant": account["accountant"],
         **{name: amount(account, name) for name in ("cap", "charged", "reserved", "remaining")},
-        "for one job": amount(account, "available") if is_limited_further(account) else None,
+        "for one job": f"{amount(account, 'available')}, {limit_of(account)}" if limit_of(account) else None,
     }
 
 
@@ -415,14 +416,18 @@ def erased(item: dict[str, Any]) -> str:
 def balance_cells(account: dict[str, Any]) -> list[str]:
     """Accountant and the four amounts of an account, for a table."""
     left = account["remaining"]
-    if is_limited_further(account):
-        left += f" (for one job: {account['available']})"
+    if limit_of(account):
+        left += f" (for one job: {account['available']}, {account['limited_by'].replace('_', ' ')})"
     return [*(account[name] for name in ("accountant", "cap", "charged", "reserved")), left]
 
 
-def is_limited_further(account: dict[str, Any]) -> bool:
-    """Whether a population or the rules leave less to one job than the cap; the balance does not say which."""
-    return bool(account.get("available", account["remaining"]) != account["remaining"])
+def limit_of(account: dict[str, Any]) -> str | None:
+    """The limit that leaves less to one job of the key than the cap does; ``None`` where the cap decides.
+
+    A list of populations states no room for a job: it has no such member.
+    """
+    limited_by = account.get("limited_by", "cap")
+    return None if limited_by == "cap" else f"limited by {limit_in_words(limited_by)}"
 
 
 def _printed(client: Client, dataset: dict[str, Any]) -> str | None:

@@ -11,6 +11,7 @@ from app.cli.command import Client, Group, JobArgument, Remote, Waiting
 from app.cli.output import GIVEN_EARLIER, Output, amount
 from app.cli.problems import ExitCode
 from app.jobs.states import ENDED
+from app.wire.limit_words import limit_in_words
 from grovekeeper_client.errors import REASONS
 
 app = Group("Look at jobs, and cancel them.")
@@ -193,13 +194,6 @@ def show_quote(output: Output, quote: dict[str, Any], *, what: str, receipt: boo
         output.hint(*(f"grovekeeper ledger show {name}" for name in dict.fromkeys(refusing)))
 
 
-_LIMITS = {
-    "cap": "the cap",
-    "population": "the cap of the population {population}, which leaves less than the dataset's own cap",
-    "rules": "a rule of the dataset, which admits less than the cap",
-}
-
-
 def _show_part(output: Output, part: dict[str, Any], *, what: str) -> None:
     """Prints what a job costs on one account, why, and what is left."""
     price, why = part["price"], part.get("why")
@@ -214,7 +208,7 @@ def _show_part(output: Output, part: dict[str, Any], *, what: str) -> None:
             "  price": f"{_epsilon_delta(price)} ({in_unit})",
             "  left": left,
             "  largest ε that fits": part["largest_that_fits"] + ("" if part["fits"] else ": this job does not fit"),
-            "  limited by": _LIMITS[part["limited_by"]].format(population=part["population"]),
+            "  limited by": limit_in_words(part["limited_by"], part["population"]),
         }
     )
     output.odds(part["odds"], condition=GIVEN_EARLIER)

@@ -28,9 +28,10 @@ from app.cli.command import (
     read_bytes,
     read_scope,
 )
-from app.cli.datasets import balance_cells
+from app.cli.datasets import balance_cells, limit_of
 from app.cli.output import GIVEN_EARLIER, Output, amount, budget_bar
 from app.core import limits
+from app.wire.limit_words import limit_in_words
 from grovekeeper_client.errors import ApiProblem
 
 MAX_SHOWN_CELLS = 32
@@ -123,7 +124,7 @@ def charge(
     output.say(answer["receipt"])
     price = amount(answer["price"])
     if quote:
-        verdict = "it fits" if answer["fits"] else "it does not fit"
+        verdict = "it fits" if answer["fits"] else f"it does not fit, limited by {limit_in_words(answer['limited_by'])}"
         output.say(f"would cost {price}; {answer['remaining']} left: {verdict}")
         output.odds(answer["odds"], condition=GIVEN_EARLIER)
         output.warnings(answer)
@@ -227,7 +228,8 @@ def show_cells(output: Output, balance: dict[str, Any]) -> None:
     if balance["kind"] == "dataset":
         cell = ", ".join(f"{name}={value}" for name, value in balance["tightest_cell"].items())
         output.say(f"tightest cell: {cell or 'the whole dataset'}")
-    output.say(f"largest ε that fits: {balance['largest_that_fits']}")
+    limit = limit_of(balance)
+    output.say(f"largest ε that fits: {balance['largest_that_fits']}" + (f", {limit}" if limit else ""))
     if not balance["exact"]:
         output.say("note: these amounts are an upper bound; the maximum over all joint cells is too expensive")
     for partition in balance["partitions"]:

@@ -14,6 +14,7 @@ from app.ledger.tables import digest_of
 from app.privacy.joint_loads import Loads, Tightest
 from app.privacy.numbering import Boxes, Numbering, Table, table
 from app.privacy.partitions import ColumnPartition, JointCell, Partitions, Scope
+from app.wire.limit_words import LimitedBy
 
 
 @dataclass(frozen=True)
@@ -259,10 +260,14 @@ class Population:
 
 @dataclass(frozen=True)
 class Room:
-    """The room for a request: the tightest joint cell of its scope, and the largest amount that would be admitted."""
+    """The room for a request: the tightest joint cell of its scope, and the largest amount that would be admitted.
+
+    ``limited_by`` is ``population`` where the cap of the population leaves less than the account's cap, else ``cap``.
+    """
 
     tightest: CellBalance
     amount: int
+    limited_by: LimitedBy
     population: Population | None
 
 
@@ -280,10 +285,11 @@ class Budgets:
     def room_at(self, account_id: str, tightest: CellBalance) -> Room:
         """The room in a scope of an account, whose tightest joint cell is given."""
         population = self.population_of(account_id)
-        room = self.accounts[account_id].cap - tightest.load
-        if population is not None:
-            room = min(room, population.room(account_id, tightest.load))
-        return Room(tightest, max(room, 0), population)
+        room = max(self.accounts[account_id].cap - tightest.load, 0)
+        shared = room if population is None else max(population.room(account_id, tightest.load), 0)
+        if shared < room:
+            return Room(tightest, shared, "population", population)
+        return Room(tightest, room, "cap", population)
 
     def population_of(self, account_id: str) -> Population | None:
         """The population that an account belongs to."""

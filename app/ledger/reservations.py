@@ -300,7 +300,7 @@ def _budget_exceeded(
     """
     accountant, tightest = accountants.by_name(row.accountant), refused.room.tightest
     charged, reserved = tightest.charged, tightest.reserved
-    refusing = population if refused.room.amount < max(cap - charged - reserved, 0) else None
+    refusing = population if refused.room.limited_by == "population" else None
     if refusing is not None:
         cap, charged, reserved = refusing.cap, refusing.charged, refusing.reserved
     return BudgetExceeded(

@@ -8,10 +8,11 @@ the account, so when a change is answered, nothing is admitted and nothing is ch
 """
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
+from operator import itemgetter
 from typing import Self
 
 from sqlalchemy import or_, select, update
@@ -21,6 +22,7 @@ from app.db.database import transaction_time
 from app.ledger import tables
 from app.ledger.admission import AskedAmount
 from app.ledger.tables import ReservationRow, RulesRow
+from app.wire.limit_words import LimitedBy
 
 
 @dataclass(frozen=True)
@@ -61,29 +63,22 @@ class Allowance:
         is_frozen: whether the account admits nothing.
         is_due: whether the rows are to be erased by now, so that the account admits nothing.
         room: the largest job that the rules admit; ``None`` where no rule sets a limit.
+        limited_by: the rule that decides ``room``; ``None`` where no rule sets a limit.
         room_without_approval: the largest job that needs no approval; ``None`` where no job needs one.
     """
 
     is_frozen: bool
     is_due: bool
     room: int | None
+    limited_by: LimitedBy | None
     room_without_approval: int | None
-
-    def at_most(self, amount: int) -> int:
-        """The smaller of an amount and what the rules admit."""
-        return amount if self.room is None else min(amount, self.room)
-
-    def at_once(self, amount: int) -> int:
-        """The smallest of an amount, what the rules admit, and what needs no approval."""
-        admitted = self.at_most(amount)
-        return admitted if self.room_without_approval is None else min(admitted, self.room_without_approval)
 
     def needs_approval(self, amount: int) -> bool:
         """Whether a job of an amount waits for an approval."""
         return self.room_without_approval is not None and amount > self.room_without_approval
 
 
-UNLIMITED = Allowance(is_frozen=False, is_due=False, room=None, room_without_approval=None)
+UNLIMITED = Allowance(is_frozen=False, is_due=False, room=None, limited_by=None, room_without_approval=None)
 """What an account without rules leaves to every key."""
 
 
@@ -115,18 +110,28 @@ class Rules:
 
     def allowance(self, key: str, usage: Usage, *, at: datetime) -> Allowance:
         """What the rules leave to a key at a time."""
-        rooms = [] if self.largest_job is None else [self.largest_job]
-        for quota in self.quotas:
-            if key in quota.keys:
-                rooms.append(quota.cap - sum(usage.by_key.get(other, 0) for other in quota.keys))
+        room, limited_by = min(self._rooms(key, usage, at=at), default=(None, None), key=itemgetter(0))
         return Allowance(
             is_frozen=self.is_frozen,
             is_due=self.is_due(at),
-            room=0 if self.is_frozen or self.is_due(at) else max(min(rooms), 0) if rooms else None,
+            room=room,
+            limited_by=limited_by,
             room_without_approval=(
                 None if self.approval_above is None else max(self.approval_above - usage.since_approval, 0)
             ),
         )
+
+    def _rooms(self, key: str, usage: Usage, *, at: datetime) -> Iterator[tuple[int, LimitedBy]]:
+        """The largest job that each rule admits; the first of the smallest is the cause that a person reads."""
+        if self.is_due(at):
+            yield 0, "erasure_due"
+        if self.is_frozen:
+            yield 0, "frozen"
+        if self.largest_job is not None:
+            yield self.largest_job, "largest_job"
+        for quota in self.quotas:
+            if key in quota.keys:
+                yield max(quota.cap - sum(usage.by_key.get(other, 0) for other in quota.keys), 0), "quota"
 
 
 def loosens(before: Rules, after: Rules) -> bool:

@@ -1,7 +1,7 @@
 """States the balances, limits and entries of accounts, now and at an entry. Changes nothing and locks nothing."""
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
@@ -9,13 +9,14 @@ from sqlalchemy import Select, Text, or_, select, type_coerce
 from sqlalchemy.orm import Session
 
 from app.core import amounts, limits
-from app.ledger import admission, chain, populations, tables
+from app.ledger import admission, chain, populations, rules, tables
 from app.ledger.admission import AskedAmount, Budgets, CellBalance, Population, Room
 from app.ledger.chain import CellDelta
 from app.ledger.tables import AccountRow, Entry, EntryKind, EntryRow
 from app.privacy import accountants
 from app.privacy.accountants import SplitDelta, amount_text, pure
 from app.privacy.partitions import Cell, JointCell, Scope
+from app.wire.limit_words import LimitedBy
 
 CLOSED = 0
 """The cap of an account that admits nothing any more. No budget converts to it."""
@@ -80,7 +81,8 @@ class Balance:
         is_exact: whether ``charged + reserved`` is the cell's load rather than an upper bound for every cell.
         delta: the δ that the cap was converted at.
         room: the largest reservation that would be admitted: ``remaining``, or less where the population is nearly
-            used up.
+            used up, or where the rules leave less to a key.
+        limited_by: the limit that decides ``room``.
     """
 
     account_id: str
@@ -93,6 +95,13 @@ class Balance:
     is_exact: bool
     delta: Fraction | None
     room: int
+    limited_by: LimitedBy
+
+    def within(self, room: int | None, limited_by: LimitedBy | None) -> "Balance":
+        """The balance where a further limit leaves ``room``; ``None``: no limit."""
+        if room is None or limited_by is None or room >= self.room:
+            return self
+        return replace(self, room=room, limited_by=limited_by)
 
     @property
     def load(self) -> int:
@@ -129,6 +138,7 @@ class Balance:
             "reserved": self.text(self.reserved),
             "remaining": self.text(self.remaining),
             "available": self.text(self.room),
+            "limited_by": self.limited_by,
         }
 
 
@@ -148,17 +158,27 @@ class Detail:
 
 
 def balance(session: Session, account_id: str, scope: Scope | None = None) -> Balance:
-    """The tightest joint cell of an account, or of a scope of it."""
+    """The tightest joint cell of an account, or of a scope of it, whatever the rules leave to a key."""
     row = tables.account(session, account_id)
     budgets = _standing(session, [row])
     return _balance(row, budgets, budgets.room(AskedAmount(account_id, 0, scope or {})))
 
 
 def balances(session: Session, account_ids: Sequence[str]) -> dict[str, Balance]:
-    """The tightest joint cell of each of several accounts, in a fixed number of queries."""
+    """The tightest joint cell of each of several accounts, in a fixed number of queries, whatever the rules leave."""
     rows = tables.accounts(session, account_ids)
     budgets = _standing(session, rows)
     return {row.id: _balance(row, budgets, budgets.room(AskedAmount(row.id, 0, {}))) for row in rows}
+
+
+def balances_for(session: Session, account_ids: Sequence[str], key: str) -> dict[str, Balance]:
+    """The tightest joint cell of each of several accounts, with the room that the rules leave to a key."""
+    allowances = rules.allowances(session, account_ids, key)
+    left = {}
+    for account_id, balance in balances(session, account_ids).items():
+        allowance = allowances.get(account_id, rules.UNLIMITED)
+        left[account_id] = balance.within(allowance.room, allowance.limited_by)
+    return left
 
 
 def balance_of_new(row: AccountRow, cap: int, population: Population | None) -> Balance:
@@ -311,6 +331,7 @@ def _balance(row: AccountRow, budgets: Budgets, room: Room) -> Balance:
         is_exact=room.tightest.is_exact,
         delta=Limit.of(row, 0).split.converted_at,
         room=room.amount,
+        limited_by=room.limited_by,
     )
 
 

@@ -19,6 +19,7 @@ from app.wire.base import (
     problem,
     up_to_a_hundred,
 )
+from app.wire.limit_words import LimitedBy
 
 PUBLIC_NAME = r"^\.*[A-Za-z0-9_-][A-Za-z0-9._-]*$"
 """Pattern of a name that is a segment of a URL path, so not only dots: clients remove ``.`` and ``..`` from paths."""
@@ -151,7 +152,8 @@ class DatasetIn(Request):
 class AccountOut(Answer):
     """The balance of the tightest joint cell, in the account's unit: ``cap = charged + reserved + remaining``.
 
-    ``available`` is the most that one job may reserve: ``remaining``, or less where a population's cap leaves less.
+    ``available`` is the most that one job of the key may reserve: ``remaining``, or less where a population's cap or
+    the rules leave less; ``limited_by`` names the limit that decides.
     """
 
     accountant: str
@@ -161,6 +163,7 @@ class AccountOut(Answer):
     reserved: DecimalText
     remaining: DecimalText
     available: DecimalText
+    limited_by: LimitedBy
 
 
 class DeclarationOut(Answer):

@@ -15,6 +15,7 @@ from app.wire.base import (
     Request,
     problem,
 )
+from app.wire.limit_words import LimitedBy
 from app.wire.spending import JobKind
 
 
@@ -30,8 +31,9 @@ class BalanceOut(AccountNamed):
     """The balance of an account: of a dataset at its tightest joint cell, of a population summed over its members.
 
     ``cap = charged + reserved + remaining``, unless the cap was lowered below what is spent, or a dataset that had
-    spent joined the population: then nothing remains. ``available``, the most that one job may reserve, is less than
-    ``remaining`` where a population's cap leaves less, and for one account also where the rules leave less to the key.
+    spent joined the population: then nothing remains. ``available``, the most that one job of the key may reserve, is
+    less than ``remaining`` where a population's cap or the rules leave less; ``limited_by`` names the limit that
+    decides.
     ``dataset`` and ``dataset_name`` are null for a population. ``deleted_at`` is the time at which the dataset was
     erased, because datasets of one name may follow each other.
     """
@@ -46,6 +48,7 @@ class BalanceOut(AccountNamed):
     reserved: DecimalText
     remaining: DecimalText
     available: DecimalText
+    limited_by: LimitedBy
 
 
 class BalanceList(Answer):
@@ -207,7 +210,8 @@ class ExternalPrice(Answer):
 class ExternalQuote(OfDataset):
     """The price of an external mechanism, and whether it fits.
 
-    ``odds`` are those of a right guess about one change, given everything that was released before.
+    ``odds`` are those of a right guess about one change, given everything that was released before. ``limited_by``
+    names the limit that decides ``largest_that_fits``.
     """
 
     scope: JsonObject
@@ -218,6 +222,7 @@ class ExternalQuote(OfDataset):
     remaining: DecimalText
     delta_remaining: DecimalText | None
     largest_that_fits: DecimalText
+    limited_by: LimitedBy
     warnings: list[str]
 
 

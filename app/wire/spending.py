@@ -21,6 +21,7 @@ from app.wire.base import (
     Reference,
     Request,
 )
+from app.wire.limit_words import LimitedBy
 
 
 class SpendIn(Request):
@@ -107,7 +108,7 @@ class AccountPlanOut(OfDataset):
     fits: bool
     largest_that_fits: DecimalText
     left_afterwards: DecimalText
-    limited_by: Literal["cap", "population", "rules"]
+    limited_by: LimitedBy
     needs_approval: bool
     population: str | None
 

@@ -112,6 +112,7 @@ def test_answers_name_the_account_and_its_kind(calls: AccountCalls) -> None:
     assert lowered == named | {
         "dataset": dataset[0], "dataset_name": dataset[1], "accountant": "pure", "unit": "epsilon",
         "deleted_at": None, "cap": "2", "charged": "0", "reserved": "0", "remaining": "2", "available": "2",
+        "limited_by": "cap",
     }  # fmt: skip
     balance = json.loads(calls.balance().model_dump_json())
     assert {name: balance[name] for name in lowered} == lowered

@@ -82,7 +82,8 @@ def test_a_charge_takes_rho_and_delta_and_each_has_its_own_end(installation: Ins
     assert (refused.value.cap, refused.value.charged) == ("0.00000025", "0.0000002")
     assert (refused.value.requested, refused.value.remaining) == ("0.000000051", "0.00000005")
     assert str(refused.value).startswith("0.000000051 δ requested, 0.00000005 δ left for cell shard=0 of dataset ")
-    assert not quote_external(installation, OWNER, dataset, _external_body("0.0001", "5.1e-8")).fits
+    beyond = quote_external(installation, OWNER, dataset, _external_body("0.0001", "5.1e-8"))
+    assert (beyond.fits, beyond.limited_by) == (False, "delta_set_aside")
     _charge(installation, dataset, _external_body("0.0001", "2.5e-7", scope={"shard": [1]}), key="c")
     _charge(installation, dataset, _external_body("0.0001", "5e-8", scope={"shard": [0]}), key="d")
     with pytest.raises(BudgetExceeded) as refused:

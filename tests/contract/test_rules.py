@@ -71,7 +71,7 @@ def test_a_job_above_the_largest_job_is_refused_whatever_its_scope(scene: Scene)
     assert _fits(scene, "0.500000001", scope={"shard": [0]}) == "0.5"
     quote = _quote(scene, "0.6")
     assert (quote.fits, quote.largest_that_fits, quote.population) == (False, "0.5", None)
-    assert (quote.limited_by, quote.left_afterwards) == ("rules", "0")
+    assert (quote.limited_by, quote.left_afterwards) == ("largest_job", "0")
     scene.submit(key="k", epsilon="0.5")
     assert scene.verified().tightest.load == 5 * 10**8
 

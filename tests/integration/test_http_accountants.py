@@ -36,7 +36,7 @@ def test_declared_budget_becomes_a_cap_in_the_accounts_unit(server: Server, acco
 
     assert account == {
         "accountant": accountant, "unit": UNITS[accountant], "cap": CAPS[accountant], "charged": "0", "reserved": "0",
-        "remaining": CAPS[accountant], "available": CAPS[accountant],
+        "remaining": CAPS[accountant], "available": CAPS[accountant], "limited_by": "cap",
     }  # fmt: skip
 
 

@@ -127,6 +127,27 @@ def test_the_api_searches_as_the_page_does_and_lists_in_order(idle_server: Serve
         assert admin.get(path, params=wrong).status_code == 422, wrong
 
 
+def test_what_is_left_and_what_fits_are_explained_by_one_limit(idle_server: Server) -> None:
+    """*Datasets* says that no job fits, *Ledger* that something is left: both name the quota."""
+    declared = idle_server.uploaded(budget={"accountant": "pure", "epsilon": "1"})
+    browser, dataset = signed_in(idle_server, idle_server.admin), declared["id"]
+    search = {"name": declared["name"]}
+    assert "limited by" not in browser.get("/", params=search).text
+    quota = {"keys": [idle_server.admin.id], "cap": "0.5"}
+    rules = {"largest_job": None, "approval_above": None, "quotas": [quota], "frozen": False, "erase_rows_at": None}
+    idle_server.admin.http.put(f"/datasets/{dataset}/rules", json=rules).raise_for_status()
+    assert "fit now, limited by a quota of your key." in browser.get("/", params=search).text
+    idle_server.submitted(dataset, epsilon="0.5").raise_for_status()
+    assert "No job of your key fits now, limited by a quota of your key." in browser.get("/", params=search).text
+    for path in (f"/ui/ledger/{dataset}", "/ui/ledger?limit=500"):
+        page = " ".join(re.sub(r"<[^>]*>", "", browser.get(path).text).split())
+        assert "0.5 left For one job of your key: 0, limited by a quota of your key." in page, path
+    page = browser.get(f"/ui/datasets/{dataset}").text
+    assert "<strong>0</strong>, limited by a quota of your key" in page
+    page = browser.get(f"/ui/datasets/{dataset}/train", params={"algorithm": "rdt-ta", "epsilon": "0.1"}).text
+    assert "Nothing fits now, limited by a quota of your key." in page
+
+
 def test_an_ambiguous_name_lists_the_ids_of_its_keys(idle_server: Server) -> None:
     """In the answer of the API and on the page; each id then finds the entries of its key."""
     dataset = idle_server.declared()["id"]

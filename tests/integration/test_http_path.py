@@ -28,7 +28,7 @@ def test_a_declaration_is_answered_with_its_public_facts_and_a_fresh_account(ser
     dataset = server.declared(public_size=30_123, partitions=partitions, population="citizens")
     assert dataset["account"] == {
         "accountant": "pure", "unit": "epsilon", "cap": "100", "charged": "0", "reserved": "0", "remaining": "100",
-        "available": "100",
+        "available": "100", "limited_by": "cap",
     }  # fmt: skip
     assert dataset["public_size"] == 30_000, "two significant digits: never a count"
     assert dataset["partitions"] == partitions

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from tests.support.databases import on_one_idle_server, on_one_server
+from tests.support.pages import signed_in
 from tests.support.server import CSV, Caller, Server, csv_rows, declaration, new_idempotency_key, training
 from tests.support.standalone import verified_alone
 
@@ -50,7 +51,9 @@ def test_first_dataset_opens_it_and_members_share_its_cap(idle_server: Server) -
         owner.http.get(f"/datasets/{two['id']}").json()["account"],
         owner.http.get(f"/ledger/{two['id']}").json(),
     ):
-        assert (balance["remaining"], balance["available"]) == ("5", "1")
+        assert (balance["remaining"], balance["available"], balance["limited_by"]) == ("5", "1", "population")
+    page = signed_in(idle_server, owner).get("/", params={"name": two["name"]}).text
+    assert f"limited by the cap of the population {name}, which leaves less" in page
     refused = submitted(owner, two["id"], "1.5")
     assert (refused.status_code, refused.json()["type"]) == (409, "budget-exceeded")
     problem = refused.json()

@@ -93,7 +93,9 @@ def test_an_allowance_admits_what_each_rule_admits(rules: Rules, key: str, usage
 @given(room=st.integers(0, 20), parts=st.lists(st.tuples(st.sampled_from(["ds_1", "ds_2"]), amounts), min_size=1))
 def test_parts_of_a_job_on_one_account_add_up(room: int, parts: list[tuple[str, int]]) -> None:
     requests = [AskedAmount(account_id, amount, {}) for account_id, amount in parts]
-    allowances = {"ds_1": Allowance(is_frozen=False, is_due=False, room=room, room_without_approval=None)}
+    allowances = {
+        "ds_1": Allowance(is_frozen=False, is_due=False, room=room, limited_by="quota", room_without_approval=None)
+    }
     for position, request in enumerate(requests):
         ruled = room_beside(allowances, requests, position)
         if request.account_id == "ds_2":

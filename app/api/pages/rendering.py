@@ -21,6 +21,7 @@ from app.core import errors
 from app.core.errors import GrovekeeperError, NotFound, RoleMissing
 from app.services.installation import Installation
 from app.wire import odds_words
+from app.wire.limit_words import limit_in_words
 
 POLICY = (
     "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self' data:; connect-src 'self'; "
@@ -115,7 +116,7 @@ def _environment() -> Environment:
     environment.globals |= {
         "base": base, "symbols": words.SYMBOLS, "odds_sentence": odds_words.sentence, "budget_bar": pictures.budget_bar,
         "odds_scale": pictures.odds_scale, "share_class": pictures.share_class,
-        "recovered_shares": pictures.recovered_shares,
+        "recovered_shares": pictures.recovered_shares, "limit_in_words": limit_in_words,
     }  # fmt: skip
     return environment
 

@@ -64,7 +64,7 @@ def register_dataset(
             owner, dataset_id = principal.key_id, declared.dataset.id
             grants.put(session, dataset_id=dataset_id, key_id=owner, role=Role.OWNER, by=owner, at=at)
             control.record(session, EntryKind.DATASET_DECLARED, actor=owner, dataset=dataset_id, **declared.act)
-            return Answer.of(201, declared.shown(session), location=f"/datasets/{dataset_id}")
+            return Answer.of(201, declared.shown(session, principal), location=f"/datasets/{dataset_id}")
 
         return once(session, request, at=at, work=work)
 
@@ -87,7 +87,7 @@ def check_declaration(installation: Installation, principal: Principal, declarat
             caller.require(Role.OWNER)
             declared = checked.declared(session, caller, keys, at=installation.database.now(session))
             limit = statements.printable(session, declared.dataset.id)
-            facts = {**dict(declared.shown(session)), "guarantee": guarantee_of(declared.dataset, limit)}
+            facts = {**dict(declared.shown(session, caller)), "guarantee": guarantee_of(declared.dataset, limit)}
             session.rollback()
     return DeclarationOut(**{name: facts[name] for name in DeclarationOut.model_fields})
 
@@ -99,7 +99,7 @@ def join_population(installation: Installation, principal: Principal, reference:
         locked = catalog.locked(session, dataset.id).living()
         at = installation.database.now(session)
         locked.row.population = populations.join(session, principal, dataset.id, population=population, at=at)
-        return dataset_out(session, locked)
+        return dataset_out(session, locked, principal)
 
 
 @dataclass(frozen=True)
@@ -110,8 +110,8 @@ class _Declared:
     act: Mapping[str, str]
     warnings: Sequence[str]
 
-    def shown(self, session: Session) -> DatasetOut:
-        shown = dataset_out(session, self.dataset)
+    def shown(self, session: Session, principal: Principal) -> DatasetOut:
+        shown = dataset_out(session, self.dataset, principal)
         return shown.model_copy(update={"warnings": [*shown.warnings, *self.warnings]})
 
 

@@ -1,7 +1,7 @@
 """Shows datasets with their public facts and balances, their uploads, and the rows that an owner's datasets share."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from sqlalchemy.orm import Session
@@ -13,7 +13,7 @@ from app.core.errors import RoleMissing, Unavailable
 from app.core.sealed_files import SealedFile, StorageKeys
 from app.datasets import catalog, row_files
 from app.datasets.catalog import EpochRow
-from app.ledger import rules, statements, tables
+from app.ledger import statements, tables
 from app.services.authorization import authorized_dataset
 from app.services.guarantees import of_large_amount
 from app.services.installation import Installation
@@ -27,6 +27,7 @@ from app.wire.datasets import (
     SharedRows,
     UploadList,
 )
+from app.wire.limit_words import LimitedBy
 
 if TYPE_CHECKING:
     from app.datasets.fingerprints import Overlap
@@ -36,7 +37,7 @@ def show_dataset(installation: Installation, principal: Principal, reference: st
     """Shows one dataset, by id or name."""
     with installation.database.read() as session:
         dataset = authorized_dataset(session, principal, reference, SEE_DATASET)
-        return dataset_out(session, dataset)
+        return dataset_out(session, dataset, principal)
 
 
 def list_datasets(
@@ -51,19 +52,19 @@ def list_datasets(
             lambda dataset: dataset.id,
             lambda dataset: dataset.weight,
         )
-        return DatasetList(datasets=_all_out(session, shown), next=following)
+        return DatasetList(datasets=_all_out(session, shown, principal), next=following)
 
 
 @dataclass(frozen=True)
 class Standing:
     """What a key may do on a dataset: its granted role, and the largest ε of one job that fits now.
 
-    The ε is the minimum over budget, population and rules. A frozen dataset admits no job at all.
+    The ε is the minimum over budget, population and rules, of which ``limited_by`` names the smallest.
     """
 
     role: str | None
     largest_that_fits: str
-    is_frozen: bool
+    limited_by: LimitedBy
 
 
 def standings(installation: Installation, principal: Principal, ids: Sequence[str]) -> dict[str, Standing]:
@@ -71,24 +72,21 @@ def standings(installation: Installation, principal: Principal, ids: Sequence[st
     with installation.database.read() as session:
         visible = grants.datasets_with(session, principal, SEE_DATASET)
         shown = [dataset for dataset in ids if visible is None or dataset in visible]
-        balances = statements.balances(session, shown)
-        allowances = rules.allowances(session, shown, principal.key_id)
+        balances = statements.balances_for(session, shown, principal.key_id)
         roles = grants.granted_to(session, principal)
     return {
         dataset: Standing(
             roles.get(dataset),
-            replace(
-                balances[dataset], room=allowances.get(dataset, rules.UNLIMITED).at_most(balances[dataset].room)
-            ).largest_that_fits,
-            allowances.get(dataset, rules.UNLIMITED).is_frozen,
+            balances[dataset].largest_that_fits,
+            balances[dataset].limited_by,
         )
         for dataset in shown
     }
 
 
-def dataset_out(session: Session, dataset: catalog.Dataset) -> DatasetOut:
-    """Formats the public facts of a dataset, with the balance of its tightest joint cell."""
-    return _all_out(session, [dataset])[0]
+def dataset_out(session: Session, dataset: catalog.Dataset, principal: Principal) -> DatasetOut:
+    """Formats the public facts of a dataset, with the balance of its tightest joint cell and the room of a key."""
+    return _all_out(session, [dataset], principal)[0]
 
 
 def declared_out(dataset: catalog.Dataset, balance: statements.Balance) -> DatasetOut:
@@ -96,9 +94,9 @@ def declared_out(dataset: catalog.Dataset, balance: statements.Balance) -> Datas
     return _out(dataset, balance, (), continues=None)
 
 
-def _all_out(session: Session, datasets: Sequence[catalog.Dataset]) -> list[DatasetOut]:
+def _all_out(session: Session, datasets: Sequence[catalog.Dataset], principal: Principal) -> list[DatasetOut]:
     ids = [dataset.id for dataset in datasets]
-    balances, epochs = statements.balances(session, ids), catalog.epochs_of_each(session, ids)
+    balances, epochs = statements.balances_for(session, ids, principal.key_id), catalog.epochs_of_each(session, ids)
     continued = tables.continued_by(session, ids)
     return [
         _out(dataset, balances[dataset.id], epochs[dataset.id], continues=continued.get(dataset.id))

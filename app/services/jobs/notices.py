@@ -117,6 +117,7 @@ def tell_low(session: Session, dataset_ids: Collection[str], *, at: datetime) ->
                 "cap": balance.text(balance.cap),
                 "remaining": balance.text(balance.remaining),
                 "available": balance.text(balance.room),
+                "limited_by": balance.limited_by,
             }
             outbox.put(session, row, BUDGET_LOW, facts, at=at)
         row.is_low = is_low

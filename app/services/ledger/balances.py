@@ -137,7 +137,7 @@ def list_balances(installation: Installation, principal: Principal, page: PageRe
             lambda dataset: dataset.id,
             lambda dataset: dataset.weight,
         )
-        balances = statements.balances(session, [dataset.id for dataset in shown])
+        balances = statements.balances_for(session, [dataset.id for dataset in shown], principal.key_id)
         listed = [balance_out(Account(dataset), balances[dataset.id]) for dataset in shown]
         return BalanceList(datasets=listed, next=following)
 
@@ -165,7 +165,7 @@ def detailed(session: Session, principal: Principal, account: Account, scope: Ma
 
 
 def balance_of(session: Session, account: Account) -> statements.Balance:
-    """Reads the balance of a whole account."""
+    """Reads the balance of a whole account, whatever the rules leave to a key."""
     if account.dataset is not None:
         return statements.balance(session, account.id)
     population = populations.of_population(session, account.id)
@@ -190,6 +190,7 @@ def balance_of_population(population: Population, limit: Limit) -> statements.Ba
         is_exact=population.is_exact,
         delta=limit.delta,
         room=max(population.cap - population.together, 0),
+        limited_by="cap",
     )
 
 
@@ -210,7 +211,7 @@ def _of_dataset(
     ]
     allowance = rules.allowance(session, dataset.id, principal.key_id)
     limit = statements.printable_at(highest, cap=detail.balance.cap, load=detail.load)
-    balance = replace(detail.balance, room=allowance.at_most(detail.balance.room))
+    balance = detail.balance.within(allowance.room, allowance.limited_by)
     return AccountBalance.model_validate(
         {
             **_members(Account(dataset), balance),
@@ -324,7 +325,8 @@ def change_cap(
             notices.budgets_changed(session, [account.id], at=installation.database.now(session))
             facts = {"account": account.id, "sequence": entry.sequence}
             control.record(session, EntryKind.CAP_CHANGED, actor=principal.key_id, **facts)
-            shown = balance_out(account, balance).model_dump()
+            allowance = rules.allowance(session, account.id, principal.key_id)
+            shown = balance_out(account, balance.within(allowance.room, allowance.limited_by)).model_dump()
             return Answer.of(200, ChangedCap.model_validate({**shown, "warnings": warnings}))
 
         return once(session, identity, at=installation.database.now(session), work=work)

@@ -1,7 +1,7 @@
 """Prices, quotes, charges and lists external mechanisms, from public facts."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
 from typing import Any, Literal, cast
@@ -32,6 +32,7 @@ from app.services.jobs import notices
 from app.services.pagination import PageRequest, page_of
 from app.services.spending.spend import spending
 from app.wire.ledger import DeclaredLossIn, ExternalIn, ExternalPrice, ExternalQuote, ReservationList, ReservationOut
+from app.wire.limit_words import LimitedBy
 
 
 @dataclass(frozen=True)
@@ -39,8 +40,8 @@ class _Charge:
     """A charge for an external mechanism, priced on one account.
 
     Attributes:
-        balance: the account's balance in the charged cells.
-        room: the largest amount that budget, population and rules admit without an approval.
+        balance: the account's balance in the charged cells; its room is the largest amount that budget, population and
+            rules admit without an approval.
         scope: the cells that are charged.
         amount: whole steps of the account's unit.
         delta: steps of 10⁻¹⁸, paid out of the part of δ that is set aside.
@@ -51,7 +52,6 @@ class _Charge:
     """
 
     balance: statements.Balance
-    room: int
     scope: Scope
     amount: int
     delta: int
@@ -65,8 +65,12 @@ class _Charge:
         if self.delta > self.delta_room:
             return "0"
         if self.largest_within is None:
-            return replace(self.balance, room=self.room).largest_that_fits
-        return amounts.to_text(self.largest_within(self.room))
+            return self.balance.largest_that_fits
+        return amounts.to_text(self.largest_within(self.balance.room))
+
+    @property
+    def limited_by(self) -> LimitedBy:
+        return "delta_set_aside" if self.delta > self.delta_room else self.balance.limited_by
 
 
 def _priced(session: Session, principal: Principal, dataset: Dataset, body: ExternalIn) -> _Charge:
@@ -86,9 +90,10 @@ def _priced(session: Session, principal: Principal, dataset: Dataset, body: Exte
             adjacency=dataset.adjacency,
             rows=_rows(dataset, per=body.per),
         )
+    allowance = rules.allowance(session, dataset.id, principal.key_id)
+    admitted = balance.within(allowance.room, allowance.limited_by)
     return _Charge(
-        balance=balance,
-        room=rules.allowance(session, dataset.id, principal.key_id).at_once(balance.room),
+        balance=admitted.within(allowance.room_without_approval, "approval_above"),
         scope=scope,
         amount=amount,
         delta=_delta(dataset, stated, per=body.per),
@@ -194,10 +199,11 @@ def quote_external(installation: Installation, principal: Principal, reference: 
         price=_price_out(balance.accountant, charge.amount, charge.delta),
         odds=odds_of_charge(balance.accountant, charge.amount, adjacency, delta=delta),
         receipt=_receipt(dataset, balance.accountant, charge.stated, per=body.per),
-        fits=charge.amount <= charge.room and charge.delta <= charge.delta_room,
+        fits=charge.amount <= balance.room and charge.delta <= charge.delta_room,
         remaining=balance.text(balance.remaining),
         delta_remaining=accountants.delta_text(charge.delta_room) if charge.delta else None,
         largest_that_fits=charge.largest_that_fits,
+        limited_by=charge.limited_by,
         warnings=of_large_amount(balance.accountant, charge.amount, delta=balance.delta, adjacency=adjacency),
     )
 

@@ -37,15 +37,16 @@ class PartQuote:
 
     Attributes:
         part: the part.
-        balance: of the account in the part's scope.
-        room: the largest amount that budget, population and rules admit.
+        balance: of the account in the part's scope; its room is the largest amount that budget, population and rules
+            admit.
+        population: name of the dataset's population if its cap leaves less than the account's.
         is_frozen: whether the dataset is frozen.
         needs_approval: whether the job would wait for an approval of an owner of the dataset.
     """
 
     part: PricedPart
     balance: statements.Balance
-    room: int
+    population: str | None
     is_frozen: bool
     needs_approval: bool
 
@@ -54,12 +55,6 @@ class PartQuote:
         """Sentences about the requested numbers and the balance."""
         bounded = [] if self.balance.is_exact else [_BOUNDED]
         return [*self.part.warnings, *bounded, *([_FROZEN] if self.is_frozen else [])]
-
-    @property
-    def _limited_by(self) -> str:
-        if self.room < self.balance.room:
-            return "rules"
-        return "population" if self.balance.room < self.balance.remaining else "cap"
 
     @property
     def fields(self) -> dict[str, Any]:
@@ -81,12 +76,12 @@ class PartQuote:
             ),
             "cap": self.balance.text(self.balance.cap),
             "remaining": self.balance.text(self.balance.remaining),
-            "fits": part.amount <= self.room,
-            "largest_that_fits": amounts.to_text(fitting(self.room)),
-            "left_afterwards": amounts.to_text(fitting(self.room - part.amount)),
-            "limited_by": self._limited_by,
+            "fits": part.amount <= self.balance.room,
+            "largest_that_fits": amounts.to_text(fitting(self.balance.room)),
+            "left_afterwards": amounts.to_text(fitting(self.balance.room - part.amount)),
+            "limited_by": self.balance.limited_by,
             "needs_approval": self.needs_approval,
-            "population": part.dataset.row.population if self.balance.room < self.balance.remaining else None,
+            "population": self.population,
         }
 
 
@@ -98,12 +93,11 @@ def quote_parts(session: Session, principal: Principal, parts: Sequence[PricedPa
     quotes = []
     for position, (part, balance) in enumerate(zip(parts, balances, strict=True)):
         allowance = allowances.get(part.dataset.id, rules.UNLIMITED)
-        ruled = rules.room_beside(allowances, requests, position)
         quotes.append(
             PartQuote(
                 part,
-                balance,
-                room=balance.room if ruled is None else min(balance.room, ruled),
+                balance.within(rules.room_beside(allowances, requests, position), allowance.limited_by),
+                population=part.dataset.row.population if balance.limited_by == "population" else None,
                 is_frozen=allowance.is_frozen,
                 needs_approval=allowance.needs_approval(rules.total_on(requests, part.dataset.id)),
             )

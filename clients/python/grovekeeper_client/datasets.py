@@ -42,7 +42,10 @@ class Balance:
         charged: spent for good.
         reserved: held by accepted jobs that have not begun.
         remaining: the rest of the cap.
-        available: the most that one job may cost now: less than the rest where a population's cap leaves less.
+        available: the most that one job of the key may cost now: less than the rest where a population's cap or the
+            rules leave less.
+        limited_by: the limit that decides ``available``: ``cap``, ``population``, ``largest_job``, ``quota``,
+            ``frozen`` or ``erasure_due``.
         largest_that_fits: the largest ε of one job.
         tightest_cell: cell by partition.
     """
@@ -53,6 +56,7 @@ class Balance:
     reserved: Decimal
     remaining: Decimal
     available: Decimal
+    limited_by: str
     largest_that_fits: Decimal
     tightest_cell: Mapping[str, Any]
 
@@ -61,7 +65,9 @@ class Balance:
         """Reads the answer of ``GET /ledger/{account}``."""
         names = ("cap", "charged", "reserved", "remaining", "available", "largest_that_fits")
         amounts = {name: Decimal(answer[name]) for name in names}
-        return cls(unit=answer["unit"], tightest_cell=answer["tightest_cell"], **amounts)
+        return cls(
+            unit=answer["unit"], limited_by=answer["limited_by"], tightest_cell=answer["tightest_cell"], **amounts
+        )
 
 
 @dataclass(frozen=True)

@@ -53,6 +53,7 @@ class Quote:
         price: exact price.
         fits: whether the account covers the price now.
         largest_that_fits: the largest ε that the account covers for this request.
+        limited_by: the limit that decides it, as in :class:`~grovekeeper_client.datasets.Balance`.
         odds: the largest probability that somebody who knows every other row guesses one change right, given all
             earlier outputs; by change: ``add_remove`` and ``replace_one``, or ``label``.
         why: the reason for the algorithm, if ``auto`` chose it.
@@ -64,6 +65,7 @@ class Quote:
     price: Price
     fits: bool
     largest_that_fits: Decimal
+    limited_by: str
     odds: Mapping[str, float]
     why: str | None
     receipt: str = field(repr=False)
@@ -77,6 +79,7 @@ class Quote:
             price=Price.from_json(answer["price"]),
             fits=answer["fits"] and (answer.get("unlabelled") is None or answer["unlabelled"]["fits"]),
             largest_that_fits=Decimal(answer["largest_that_fits"]),
+            limited_by=answer["limited_by"],
             odds={change: float(chance) for change, chance in answer["odds"].items()},
             why=answer.get("why"),
             receipt=answer["receipt"],

@@ -17,7 +17,7 @@ KEY = "key_test." + "s" * 43
 PRICE = {"accountant": "pure", "unit": "epsilon", "amount": "0.1", "epsilon": "0.1", "delta": None}
 ACCOUNT = {
     "accountant": "pure", "unit": "epsilon", "cap": "3", "charged": "1", "reserved": "0.5", "remaining": "1.5",
-    "available": "1.5",
+    "available": "1.5", "limited_by": "cap",
 }  # fmt: skip
 BALANCE = {
     "account": "ds_1", "account_name": "census", "kind": "dataset", "dataset": "ds_1", "dataset_name": "census",
@@ -378,7 +378,8 @@ ANSWERS: dict[tuple[str, str], tuple[int, Any]] = {
     ("POST", "/ledger/census/quotes"): (
         200,
         EXTERNAL
-        | {"fits": False, "remaining": "0.1", "odds": {"add_remove": "0.6225"}, "warnings": ["ε is above 10"]},
+        | {"fits": False, "limited_by": "largest_job", "remaining": "0.1"}
+        | {"odds": {"add_remove": "0.6225"}, "warnings": ["ε is above 10"]},
     ),
     ("POST", "/ledger/census/reservations"): (201, EXTERNAL),
     ("GET", "/ledger/census/reservations"): (200, {"reservations": [EXTERNAL], "next": None}),

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 import yaml
@@ -11,6 +11,7 @@ from typer.testing import Result
 
 from app.cli.problems import ExitCode
 from app.core import limits
+from app.wire.limit_words import LimitedBy, limit_in_words
 
 Run = Callable[..., Result]
 
@@ -86,14 +87,23 @@ def test_the_cells_of_a_balance_are_shown_as_far_as_they_can_be_read(run: Run, s
     assert "largest ε that fits: 0.5" in shown
 
 
-def test_balances_say_what_a_population_leaves(run: Run, service: Any) -> None:
-    assert "population:" not in run("ledger", "show", "census").stdout
+@pytest.mark.parametrize("limited_by", get_args(LimitedBy))
+def test_balances_name_the_limit_that_leaves_less_to_one_job(run: Run, service: Any, limited_by: LimitedBy) -> None:
+    """The service names it. Amounts that differ, or are equal, say nothing about the cause."""
     for path in ("/ledger/census", "/ledger", "/datasets", "/datasets/census"):
         text = json.dumps(service.answers["GET", path][1]).replace('"available": "1.5"', '"available": "0.2"')
+        text = text.replace('"limited_by": "cap"', f'"limited_by": "{limited_by}"')
         service.answers["GET", path] = (200, json.loads(text))
-    for typed in (["ledger", "show"], ["ledger", "show", "census"], ["datasets", "list"]):
-        assert "1.5 (for one job: 0.2)" in run(*typed).stdout
-    assert "for one job  0.2 ε" in run("datasets", "show", "census").stdout
+    typed = [["ledger", "show"], ["ledger", "show", "census"], ["datasets", "list"], ["datasets", "show", "census"]]
+    shown = [" ".join(run(*words).stdout.split()) for words in typed]
+    if limited_by == "cap":
+        assert not any("for one job" in text or "limited by" in text for text in shown)
+        return
+    limit = f"limited by {limit_in_words(limited_by)}"
+    assert all(f"1.5 (for one job: 0.2, {limited_by.replace('_', ' ')})" in text for text in shown[:3])
+    assert f"for one job 0.2 ε, {limit}" in shown[3]
+    assert f"largest ε that fits: 0.5, {limit}" in shown[1]
+    assert ("population" in shown[0]) == (limited_by == "population")
 
 
 def test_a_key_that_may_not_list_balances_is_told_to_name_a_dataset(run: Run, service: Any) -> None:

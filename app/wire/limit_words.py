@@ -1,0 +1,26 @@
+"""Names the limits that may leave least to a job, and writes them as words, for pages and for the command line."""
+
+from collections.abc import Mapping
+from typing import Literal, TypeAlias
+
+LimitedBy: TypeAlias = Literal[
+    "cap", "population", "largest_job", "quota", "frozen", "erasure_due", "approval_above", "delta_set_aside"
+]
+"""The limit that decides how much one job may reserve now; ``cap`` also where others leave the same amount."""
+
+_WORDS: Mapping[LimitedBy, str] = {
+    "cap": "the cap",
+    "population": "the cap of the population, which leaves less than the dataset's own cap",
+    "largest_job": "the rule of the dataset for the largest job",
+    "quota": "a quota of your key",
+    "frozen": "the freeze of the dataset",
+    "erasure_due": "the date of erasure, which has come",
+    "approval_above": "the rule of the dataset for approvals, for which a charge at once cannot wait",
+    "delta_set_aside": "the part of δ that is set aside",
+}
+
+
+def limit_in_words(limited_by: LimitedBy, population: str | None = None) -> str:
+    """The limit as a noun with its article; ``population``: its name, where it is known."""
+    words = _WORDS[limited_by]
+    return words if population is None else words.replace("the population", f"the population {population}")

@@ -1,0 +1,79 @@
+"""Every answer that says how much one job may reserve names the limit that decides, and all of them say the same."""
+
+from typing import Any
+
+import pytest
+
+from app.ledger.tables import RulesRow
+from app.services.datasets.show import list_datasets, show_dataset, standings
+from app.services.ledger.balances import list_balances, show_balance
+from app.services.ledger.external import quote_external
+from app.services.pagination import PageRequest
+from app.services.spending.training import show_plan
+from app.wire.ledger import ExternalIn
+from app.wire.spending import PlanIn
+from tests.support.crash_scene import OWNER, Scene
+from tests.support.ruled import SECOND, grant, set_rules
+
+PAGE = PageRequest()
+OF_OWNER = [OWNER.key_id]
+RULES: list[tuple[dict[str, Any], str, str]] = [
+    ({}, "cap", "3"),
+    ({"largest_job": "0.5"}, "largest_job", "0.5"),
+    ({"quotas": [{"keys": OF_OWNER, "cap": "0.4"}]}, "quota", "0.4"),
+    ({"largest_job": "0.5", "quotas": [{"keys": OF_OWNER, "cap": "0.4"}]}, "quota", "0.4"),
+    ({"largest_job": "0.4", "quotas": [{"keys": OF_OWNER, "cap": "0.5"}]}, "largest_job", "0.4"),
+    ({"quotas": [{"keys": [SECOND.key_id], "cap": "0.4"}]}, "cap", "3"),
+    ({"largest_job": "3"}, "cap", "3"),
+    ({"largest_job": "5"}, "cap", "3"),
+    ({"approval_above": "0.1"}, "cap", "3"),
+    ({"frozen": True, "largest_job": "0.5"}, "frozen", "0"),
+]
+
+
+def _external(scene: Scene, epsilon: str) -> str:
+    declared = {"adjacency": "add_remove", "epsilon": epsilon}
+    body = ExternalIn.model_validate({"description": "a mean", "per": "row", "declared": declared})
+    return quote_external(scene.installation, OWNER, scene.dataset_id, body).limited_by
+
+
+@pytest.mark.parametrize(("rules", "limited_by", "available"), RULES)
+def test_every_answer_names_the_limit_that_leaves_least(
+    scene: Scene, rules: dict[str, Any], limited_by: str, available: str
+) -> None:
+    caller = scene.installation, OWNER
+    grant(scene, "analyst")
+    set_rules(scene, **rules)
+    (listed,) = list_datasets(*caller, PAGE).datasets
+    (balance,) = list_balances(*caller, PAGE).datasets
+    accounts = [show_dataset(*caller, "census").account, listed.account, balance]
+    accounts.append(show_balance(*caller, scene.dataset_id, scope={}))
+    assert {(account.limited_by, account.available, account.remaining) for account in accounts} == {
+        (limited_by, available, "3")
+    }
+    standing = standings(*caller, [scene.dataset_id])[scene.dataset_id]
+    assert (standing.limited_by, standing.largest_that_fits) == (limited_by, available)
+    plan = show_plan(
+        *caller, PlanIn.model_validate({"dataset": scene.dataset_id, "algorithm": "rdt-ta", "epsilon": "0.1"})
+    )
+    assert (plan.limited_by, plan.largest_that_fits) == (limited_by, available)
+    assert _external(scene, "0.1") == ("approval_above" if "approval_above" in rules else limited_by)
+
+
+def test_what_a_key_spent_leaves_less_of_its_quota_and_the_cap_decides_again_when_it_leaves_less(scene: Scene) -> None:
+    set_rules(scene, quotas=[{"keys": OF_OWNER, "cap": "1"}])
+    scene.submit(key="a", epsilon="1")
+    (account,) = list_balances(scene.installation, OWNER, PAGE).datasets
+    assert (account.remaining, account.available, account.limited_by) == ("2", "0", "quota")
+    scene.lower_cap("1", key="b")
+    (account,) = list_balances(scene.installation, OWNER, PAGE).datasets
+    assert (account.remaining, account.available, account.limited_by) == ("0", "0", "cap")
+
+
+def test_a_dataset_whose_date_of_erasure_has_come_admits_nothing(scene: Scene) -> None:
+    database = scene.installation.database
+    set_rules(scene, frozen=True)
+    with database.write() as session:
+        session.get_one(RulesRow, scene.dataset_id).erase_rows_at = database.now(session)
+    (account,) = list_balances(scene.installation, OWNER, PAGE).datasets
+    assert (account.available, account.limited_by) == ("0", "erasure_due")
