@@ -433,7 +433,10 @@ def verify(
         ),
     ] = None,
 ) -> None:
-    """Check the export of an account (chain, sums, caps, prices), or a proof. Needs no service."""
+    """Check the export of an account (chain, sums, caps, prices), or a proof. Needs no service.
+
+    The first word, and in --json the verdict, says what was checked: VERIFIED with a checkpoint, CONSISTENT without.
+    """
     from app.verifier import main as verifier
 
     if bool(checkpoint) != (public_key is not None):

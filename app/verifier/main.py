@@ -87,7 +87,11 @@ def main(arguments: Sequence[str]) -> int:
         default=[],
         help="the export of the erased dataset whose account FILE continues; may be repeated for the accounts before",
     )
-    parser.add_argument("--json", action="store_true", help="print one JSON object instead of a table")
+    parser.add_argument(
+        "--json",
+        action="store_true",
+        help="print one JSON object instead of a table; its verdict is what a program reads",
+    )
     options = parser.parse_args(arguments)
     if bool(options.checkpoint) != (options.public_key is not None):
         parser.error("--checkpoint and --public-key need each other")

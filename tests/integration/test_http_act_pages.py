@@ -76,7 +76,7 @@ def test_pages_of_acts_are_those_of_the_api(idle_server: Server) -> None:
 def test_acts_are_verified_and_exported_on_their_pages(idle_server: Server) -> None:
     browser, admin = signed_in(idle_server, idle_server.caller("auditor")), idle_server.admin.http
     verified = text_of(browser.get("/ui/acts/verification"))
-    assert "Verified: the verifier recomputed" in verified
+    assert "VERIFIED: the verifier recomputed" in verified
     lines = browser.get("/ui/acts/export").text.splitlines()
     assert lines == admin.get("/audit/export").text.splitlines()
     assert browser.get("/ui/acts/checkpoint").text.splitlines()[0].endswith("control")

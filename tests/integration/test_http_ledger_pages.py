@@ -127,6 +127,16 @@ def test_the_api_searches_as_the_page_does_and_lists_in_order(idle_server: Serve
         assert admin.get(path, params=wrong).status_code == 422, wrong
 
 
+def test_a_change_of_the_cap_says_its_reason(idle_server: Server) -> None:
+    dataset = idle_server.declared()["id"]
+    body = {"cap": "9", "reason": "less <trust>"}
+    idle_server.admin.http.post(f"/ledger/{dataset}/cap", json=body).raise_for_status()
+    page = signed_in(idle_server, idle_server.admin).get(f"/ui/ledger/{dataset}").text
+    row = next(row for row in _rows(page) if row[1] == "cap")
+    assert "Reason: less <trust>" in map(unescape, row)
+    assert "<trust>" not in page
+
+
 def test_what_is_left_and_what_fits_are_explained_by_one_limit(idle_server: Server) -> None:
     """*Datasets* says that no job fits, *Ledger* that something is left: both name the quota."""
     declared = idle_server.uploaded(budget={"accountant": "pure", "epsilon": "1"})

@@ -34,7 +34,7 @@ def test_the_report_has_the_facts_of_the_ledger_and_is_verified(idle_server: Ser
     report = text_of(
         signed_in(idle_server, idle_server.granted(dataset, "auditor")).get(f"/ui/ledger/{dataset}/report")
     )
-    assert "Verified: the verifier recomputed 4 entries" in report
+    assert "VERIFIED: the verifier recomputed 4 entries" in report
     balance = idle_server.admin.http.get(f"/ledger/{dataset}").json()
     for fact in (
         f"Charged {balance['charged']} ε", "Cap now 9 ε", "Highest cap ever 100 ε", "External charges 1, for",
@@ -51,7 +51,7 @@ def test_the_report_of_a_population_names_its_members(idle_server: Server) -> No
     dataset = _charged(idle_server, population=name)
     population = idle_server.admin.http.get(f"/populations/{name}").json()["id"]
     report = text_of(signed_in(idle_server, idle_server.admin).get(f"/ui/ledger/{population}/report"))
-    assert "Verified: the verifier recomputed" in report
+    assert "VERIFIED: the verifier recomputed" in report
     assert f"{dataset} 0.001 ε" in report
 
 
@@ -63,14 +63,36 @@ def test_a_report_says_where_the_export_is_not_verified(idle_server: Server, mon
     browser, path = signed_in(idle_server, idle_server.admin), f"/ui/ledger/{dataset}/report"
     monkeypatch.setattr(evidence, "json_lines", altered)
     report = text_of(browser.get(path))
-    assert "NOT VERIFIED" in report
+    assert "NOT VERIFIED: " in report
     assert "(line 5 of the export)" in report
-    assert "Verified: " not in report
+    assert "recomputed" not in report.partition("(line 5 of the export)")[0]
     assert "/dev/fd" not in report
     monkeypatch.setattr(limits, "MAX_VERIFIED_ENTRIES", 3)
     report = text_of(browser.get(path))
     assert "Not verified here: the ledger has 4 entries." in report
     assert "grovekeeper verify ledger.jsonl --checkpoint checkpoint.txt --public-key signer.pem" in report
+
+
+@pytest.mark.parametrize(
+    ("result", "shown"),
+    [
+        ({"verified": True, "verdict": "VERIFIED"}, "VERIFIED: the verifier recomputed"),
+        ({"verified": True, "verdict": "VERIFIED (bounded)"}, "VERIFIED (bounded): the verifier recomputed"),
+        ({"verified": False, "verdict": "NOT VERIFIED", "line": None, "reason": "a root"}, "NOT VERIFIED: a root"),
+        ({"verified": False, "verdict": "UNREADABLE", "line": None, "reason": "a file"}, "UNREADABLE: a file"),
+        (None, "Not verified here: the ledger has"),
+    ],
+)
+def test_the_first_words_of_a_report_are_the_verdict_of_the_verifier(
+    idle_server: Server, monkeypatch: pytest.MonkeyPatch, result: dict[str, Any] | None, shown: str
+) -> None:
+    dataset = idle_server.declared()["id"]
+    note = {} if result is None else {"note": "a note"}
+    monkeypatch.setattr(evidence, "_run", lambda *_: result and {**result, **note})
+    report = text_of(signed_in(idle_server, idle_server.admin).get(f"/ui/ledger/{dataset}/report"))
+    assert shown in report
+    words = ("VERIFIED: ", "VERIFIED (bounded): ", "UNREADABLE: ", "Not verified here: ")
+    assert sum(report.count(word) for word in words) == 1
 
 
 def test_a_report_is_for_readers_of_the_ledger(idle_server: Server) -> None:

@@ -5,7 +5,7 @@ Administrative acts as sentences.
 
 import re
 from decimal import Decimal
-from typing import get_args
+from typing import Any, get_args
 
 import pytest
 
@@ -96,6 +96,59 @@ def test_a_request_beyond_the_cap_does_not_leave_the_bar() -> None:
     widths = _widths(budget_bar(ACCOUNT, label="", requested="10"))
     assert sum(widths.values()) - widths["empty"] <= 600
     assert budget_bar({"cap": "0", "charged": "0", "reserved": "0"}, label="").count("<rect") == 1
+
+
+def _spent(*amounts: str, before: str = "0") -> Spend:
+    """Charges of the tightest cell, one after another."""
+    charges, total = [], Decimal(before)
+    for sequence, amount in enumerate(amounts, start=1):
+        total += Decimal(amount)
+        facts: dict[str, Any] = dict.fromkeys(("job_id", "job", "purpose", "description", "by_name"))
+        charges.append(
+            Charge(
+                sequence,
+                amount,
+                scope={},
+                by="key_a",
+                at="2026-01-01T00:00:00Z",
+                covers=True,
+                total=str(total),
+                **facts,
+            )
+        )
+    return Spend(charges, before, are_all=before == "0")
+
+
+@pytest.mark.parametrize(
+    ("cap", "before", "amounts", "tops", "heights"),
+    [
+        ("2.5", "0", ["0.5"], [0.2], [0.2]),
+        ("2.5", "0", ["0.5", "0.75"], [0.2, 0.5], [0.2, 0.3]),
+        ("2.5", "1", ["0.5", "1"], [0.6, 1.0], [0.2, 0.4]),
+        ("1", "0", ["0.5", "1.5"], [0.25, 1.0], [0.25, 0.75]),
+    ],
+)
+def test_spending_is_drawn_against_the_cap(
+    cap: str, before: str, amounts: list[str], tops: list[float], heights: list[float]
+) -> None:
+    """0.5 of a cap of 2.5 stands at a fifth of the height. Only a lowered cap is not at the top."""
+    picture = spend(_spent(*amounts, before=before), {"unit": "epsilon", "cap": cap, "account": "ds_a"})
+    assert picture is not None
+    full, base = _height_of(spend(_spent("1"), {"unit": "epsilon", "cap": "1", "account": "ds_a"}))
+    drawn = re.findall(r'<rect class="charged" x="[0-9.]+" y="([0-9.]+)" width="[0-9.]+" height="([0-9.]+)"/>', picture)
+    assert [(base - float(y)) / full for y, _ in drawn] == pytest.approx(tops, abs=1e-3)
+    assert [float(height) / full for _, height in drawn] == pytest.approx(heights, abs=1e-3)
+    line = re.search(r'<line class="cap" x1="0" x2="600" y1="([0-9.]+)"', picture)
+    assert line is not None
+    assert (base - float(line[1])) / full == pytest.approx(
+        float(cap) / max(float(cap), 2.0 if cap == "1" else 0), abs=1e-3
+    )
+
+
+def _height_of(picture: Any) -> tuple[float, float]:
+    """The height of a charge of the whole cap, and the place of its foot."""
+    y, height = map(float, re.findall(r'<rect class="charged" [^>]* y="([0-9.]+)" [^>]*height="([0-9.]+)"', picture)[0])
+    return height, y + height
 
 
 def test_labels_and_words_of_pictures_are_escaped() -> None:

@@ -172,6 +172,13 @@ def test_the_majority_beside_an_accuracy_names_its_source(
     assert shown in run("evaluations", "show", "ev_1").stdout
 
 
+def test_a_change_of_the_cap_says_its_reason(run: Run, service: Any) -> None:
+    _, answer = service.answers["GET", "/ledger/census/entries"]
+    entry = answer["entries"][0] | {"kind": "cap", "details": {"reason": "less trust"}}
+    service.answers["GET", "/ledger/census/entries"] = (200, answer | {"entries": [entry]})
+    assert "reason: less trust" in " ".join(run("ledger", "entries", "census").stdout.split())
+
+
 def test_entries_say_what_a_job_ran_for_whom_and_why(run: Run, service: Any) -> None:
     _, answer = service.answers["GET", "/ledger/census/entries"]
     job = {"kind": "train", "algorithm": "rpf", "name": "first", "models": ["md_1"], "submitted_by": "key_1"}

@@ -124,9 +124,9 @@ def test_nothing_remains_while_the_sum_is_over_the_cap(
     assert result["printable"] == "2", "a sum of ε is a bound at any time"
 
 
-def test_the_output_counts_bounds_and_later_entries(
-    people: People, tmp_path: Path, rechained: Callable[..., Any], capsys: pytest.CaptureFixture[str]
-) -> None:
+@pytest.fixture
+def with_bound(people: People, tmp_path: Path, rechained: Callable[..., Any]) -> Folder:
+    """A population whose only load is an upper bound, and a member's export with newer entries."""
     parts = [{"name": name, "kind": "hash", "cells": 2} for name in ("one", "two")]
     population = people().join("ds_a", partitions=parts).job("ds_a", "jb_1", "1", scope={"one": [0], "two": [1]})
     population.entries[-1]["amount"] = "1.25"
@@ -135,10 +135,25 @@ def test_the_output_counts_bounds_and_later_entries(
     population.job("ds_a", "jb_2", "0.5", "expire").step("ds_a", "reserve", "jb_3", "0.5")
     folder = Folder(population, tmp_path)
     folder.write("people", early)
-    assert folder.verify(members=("ds_a",)) == 0
+    return folder
+
+
+def test_the_output_counts_bounds_and_later_entries(with_bound: Folder, capsys: pytest.CaptureFixture[str]) -> None:
+    assert with_bound.verify(members=("ds_a",)) == 0
     printed = capsys.readouterr().out
     assert "ds_a: 1 loads are upper bounds" in printed
     assert "ds_a: 3 entries are newer than the population's export: a newer export of the population must" in printed
+
+
+def test_a_verdict_that_rests_on_a_bound_says_so(with_bound: Folder, capsys: pytest.CaptureFixture[str]) -> None:
+    """It exits with 0: the service may state a bound, which is within the cap. Without members none is compared."""
+    assert with_bound.verify(members=("ds_a",)) == 0
+    assert capsys.readouterr().out.splitlines()[0] == "CONSISTENT (bounded)"
+    assert with_bound.verify("--json", members=("ds_a",)) == 0
+    result = answer(capsys)
+    assert (result["verdict"], result["verified"]) == ("CONSISTENT (bounded)", True)
+    assert with_bound.verify("--json") == 0
+    assert answer(capsys)["verdict"] == "CONSISTENT"
 
 
 def test_the_output_claims_no_agreement_for_loads_that_were_not_recomputed(
