@@ -12,7 +12,7 @@ from app.cli.output import GIVEN_EARLIER, Output, amount
 from app.cli.problems import ExitCode
 from app.jobs.states import ENDED
 from app.wire.limit_words import limit_in_words
-from grovekeeper_client.errors import REASONS
+from grovekeeper_client.errors import HOLDS, REASONS, unfinished
 
 app = Group("Look at jobs, and cancel them.")
 
@@ -30,7 +30,7 @@ def list_jobs(
     """List jobs, newest first."""
     jobs = call.ask_all("jobs", lambda client: client.jobs(dataset=dataset, algorithm=algorithm, state=state))
     rows = [
-        [job["id"], job["dataset_name"], job["algorithm"] or job["kind"], price_of(job), job["state"], made(job)]
+        [job["id"], job["dataset_name"], job["algorithm"] or job["kind"], price_of(job), _state(job), made(job)]
         for job in jobs
     ]
     call.output.table(["id", "dataset", "job", "price", "state", "made"], rows, empty="no jobs")
@@ -54,6 +54,7 @@ def show(
         {
             "job": job["id"],
             "state": f"{job['state']}, preparing this machine, once" if job["preparing"] else job["state"],
+            "held": HOLDS.get(job["held_by"], job["held_by"]),
             "reason": REASONS.get(job["reason"], job["reason"]),
             "kind": job["kind"],
             "trees": f"{job['trees_done']} of {job['n_trees']}" if job["n_trees"] else None,
@@ -68,6 +69,11 @@ def show(
     )
     if made(job):
         output.hint(next_command(job))
+
+
+def _state(job: Mapping[str, Any]) -> str:
+    """The state of a job, and why it is not started."""
+    return str(job["state"]) if job["held_by"] is None else f"{job['state']} ({job['held_by']})"
 
 
 @app.command("cancel")
@@ -105,7 +111,7 @@ def show_accepted(
 def follow(client: Client, job_id: str, output: Output, waiting: Waiting) -> dict[str, Any]:
     """Waits for a job with a progress bar of finished trees, if it grows any; returns it in its last state.
 
-    The wait ends where only another person can go on: an approval may take a week.
+    The wait ends where only another person can go on: an approval may take a week, and a freeze has no end.
     """
     from app.cli import tables  # loads rich
 
@@ -132,8 +138,7 @@ def finish(output: Output, job: dict[str, Any], *, show: Callable[[dict[str, Any
         else:
             show(job)
     if job["state"] not in ENDED:
-        why = "waits for an approval" if job["state"] == "waiting" else f"is {job['state']}"
-        output.complain(f"job {job['id']} {why} and goes on; follow it with: grovekeeper jobs show {job['id']} --wait")
+        output.complain(f"{unfinished(job)}; follow it with: grovekeeper jobs show {job['id']} --wait")
         raise typer.Exit(ExitCode.GOES_ON)
     if job["state"] != "succeeded":
         output.complain(ended(job))

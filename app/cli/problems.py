@@ -104,7 +104,8 @@ class ExitCode(IntEnum):
     NOT_ALLOWED = 4
     UNREACHABLE = 5
     GOES_ON = 6
-    """A wait ended before its job: the job waits for an approval, or the time of ``--timeout`` has passed."""
+    """A wait ended before its job: the job waits for an approval, no worker may start it, or the time of ``--timeout``
+    has passed."""
 
 
 _BY_TYPE = {

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 from operator import itemgetter
-from typing import Self
+from typing import Literal, Self, TypeAlias
 
 from sqlalchemy import or_, select, update
 from sqlalchemy.orm import Session
@@ -338,7 +338,17 @@ def due_accounts(session: Session, *, at: datetime) -> list[str]:
     return list(session.execute(due.order_by(RulesRow.account_id)).scalars())
 
 
+HeldBy: TypeAlias = Literal["frozen", "erasure-due"]
+"""Why the jobs of an account are not started."""
+
+
 def closed_accounts(session: Session, *, at: datetime) -> frozenset[str]:
-    """Ids of the accounts whose jobs are not started: frozen, or with rows that are to be erased by now."""
-    is_closed = or_(RulesRow.is_frozen, RulesRow.erase_rows_at <= at)
-    return frozenset(session.execute(select(RulesRow.account_id).where(is_closed)).scalars())
+    """Ids of the accounts whose jobs are not started; see :func:`holds`."""
+    return frozenset(holds(session, at=at))
+
+
+def holds(session: Session, *, at: datetime) -> dict[str, HeldBy]:
+    """Why jobs are not started, by account: frozen, or with rows that are to be erased by now, frozen or not."""
+    is_due = RulesRow.erase_rows_at <= at
+    held = session.execute(select(RulesRow.account_id, is_due).where(or_(RulesRow.is_frozen, is_due)))
+    return {account_id: "erasure-due" if due else "frozen" for account_id, due in held}

@@ -227,6 +227,9 @@ class JobOut(Answer):
     ``charged``: the price is spent, for good. ``submitted_by``: the key that submitted the job; ``purpose``: the reason
     that it stated.
 
+    ``held_by`` says why a queued job is not started: a dataset that it reads is ``frozen``, or the date has come at
+    which the rows of the dataset are erased (``erasure-due``), which cancels the job.
+
     ``preparing``: the job runs on a machine that still loads and compiles the program, and has read no row.
 
     ``kind`` and ``reason`` of a job that a newer version accepted or ended may be others than those listed.
@@ -242,6 +245,7 @@ class JobOut(Answer):
     submitted_by: str
     state: JobState
     reason: EndReason | str | None
+    held_by: Literal["frozen", "erasure-due"] | None
     charged: bool
     preparing: bool
     progress: float

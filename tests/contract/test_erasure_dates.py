@@ -13,6 +13,7 @@ from app.ledger import rules
 from app.services.datasets.erase import erase_due
 from app.services.execution import run_job
 from app.services.execution.sweep import tidy_rows
+from app.services.jobs import show_jobs
 from app.services.jobs.task import JobTask
 from app.services.ledger.audit import list_acts
 from app.services.ledger.heads import Heads
@@ -43,6 +44,14 @@ def _due(scene: Scene) -> None:
         row = rules.row_of(session, scene.dataset_id)
         assert row is not None
         row.erase_rows_at = stamps.now() - timedelta(seconds=1)
+
+
+def _freeze(scene: Scene) -> None:
+    """Freezes a dataset whose date of erasure has come, which nobody can do any more, but may have done before."""
+    with scene.installation.database.write() as session:
+        row = rules.row_of(session, scene.dataset_id)
+        assert row is not None
+        row.is_frozen = True
 
 
 def _has_rows(scene: Scene) -> bool:
@@ -88,6 +97,8 @@ def test_between_the_date_and_the_sweep_no_row_is_read(scene: Scene) -> None:
 
     run_job.run_job(scene.installation, claim, must_not_run)
     assert scene.job(claim_of).state == "queued"
+    _freeze(scene)
+    assert show_jobs.show_job(scene.installation, OWNER, waiting).held_by == "erasure-due", "no owner can end that"
     erase_due(scene.installation)
     assert [scene.end(job_id)[::2] for job_id in (claim_of, waiting)] == [("cancelled", ["reserve", "void"])] * 2
 

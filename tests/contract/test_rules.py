@@ -14,6 +14,7 @@ from app.ledger import tables
 from app.services.dataset_rules import show_rules
 from app.services.datasets.declare import join_population
 from app.services.execution import charge, run_job
+from app.services.jobs import show_jobs
 from app.services.jobs.show_jobs import cancel_job
 from app.services.jobs.task import JobTask
 from app.services.ledger import balances
@@ -230,6 +231,31 @@ def test_one_frozen_dataset_of_two_keeps_a_job_in_the_queue(scene: Scene) -> Non
     assert claimed(scene.installation).job_id == alone
     assert run_job.claim_next(scene.installation) is None
     assert scene.job(both).state == JobState.QUEUED
+
+
+def _held_by(scene: Scene, job_id: str) -> list[str | None]:
+    """Why a job is not started, as its answer, the list and its followers see it."""
+    (listed,) = [job for job in show_jobs.list_jobs(scene.installation, OWNER, PageRequest()).jobs if job.id == job_id]
+    followed = (OWNER, job_id)
+    seen = [show_jobs.show_job(scene.installation, OWNER, job_id), listed]
+    return [job.held_by for job in (*seen, show_jobs.look_at(scene.installation, [followed])[followed])]
+
+
+def test_a_queued_job_of_a_frozen_dataset_says_so(scene: Scene) -> None:
+    pair = Pair.beside(scene)
+    begun = scene.submit_job(key="a")
+    claim = claimed(scene.installation)
+    charge.charge_claimed(scene.installation, claim)
+    queued = pair.submit(key="b")
+    assert _held_by(scene, queued) == [None] * 3
+    for place in (pair.second, scene):
+        set_rules(place, frozen=True)
+        assert _held_by(scene, queued) == ["frozen"] * 3
+    assert _held_by(scene, begun) == [None] * 3, "a charged job goes on"
+    for place in (pair.second, scene):
+        set_rules(place, by=ADMIN)
+    assert _held_by(scene, queued) == [None] * 3
+    assert cancel_job(scene.installation, OWNER, queued).held_by is None
 
 
 def test_queued_jobs_survive_a_long_freeze(scene: Scene) -> None:

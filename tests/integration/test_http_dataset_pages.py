@@ -199,3 +199,16 @@ def test_a_form_of_a_key_without_the_right_changes_nothing(idle_server: Server, 
         answer = browser.post(f"/ui/datasets/{dataset}/{name}", data=form)
         assert answer.status_code == (404 if role is None else 403), (name, answer.text)
     assert idle_server.footprint() == before
+
+
+def test_a_page_of_a_queued_job_says_why_no_worker_may_start_it(idle_server: Server) -> None:
+    dataset = idle_server.uploaded()["id"]
+    job = idle_server.submitted(dataset, epsilon="0.125").json()["job_id"]
+    browser = signed_in(idle_server, idle_server.granted(dataset, "analyst"))
+    assert "It waits for a worker." in browser.get(f"/ui/jobs/{job}").text
+    rules = {"largest_job": None, "approval_above": None, "quotas": [], "frozen": True, "erase_rows_at": None}
+    idle_server.admin.http.put(f"/datasets/{dataset}/rules", json=rules).raise_for_status()
+    page = browser.get(f"/ui/jobs/{job}").text
+    assert "It waits for a worker." not in page
+    assert "A dataset that it reads is frozen: no worker starts it until an owner or an admin ends the freeze." in page
+    assert idle_server.admin.http.get(f"/jobs/{job}").json()["held_by"] == "frozen"

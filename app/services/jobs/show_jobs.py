@@ -1,6 +1,6 @@
 """Serves ``/jobs``: lists, shows and cancels jobs of every kind."""
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from typing import TypeAlias
 
 from sqlalchemy.orm import Session
@@ -13,6 +13,8 @@ from app.jobs import queue
 from app.jobs.queue import ALL_JOBS, JobFilter
 from app.jobs.states import PREPARING, UNFINISHED, JobState
 from app.jobs.tables import JobRow, part_fields
+from app.ledger import rules
+from app.ledger.rules import HeldBy
 from app.services.authorization import refreshed, write_as
 from app.services.installation import Installation
 from app.services.jobs.notices import cancel_locked
@@ -29,7 +31,7 @@ def show_job(installation: Installation, principal: Principal, job_id: str) -> J
     with installation.database.read() as session:
         row = queue.job(session, job_id)
         grants.require(session, principal, row.dataset_id, SEE_JOB, kind="job")
-        return job_out(row)
+        return job_out(row, _holds(installation, session, [row]))
 
 
 def list_jobs(
@@ -43,7 +45,8 @@ def list_jobs(
             lambda limit: queue.page(session, dataset_ids=visible, before=page.cursor, limit=limit, matching=matching),
             lambda job_id: job_id,
         )
-        jobs = {row.id: job_out(row) for row in queue.several(session, shown)}
+        holds = rules.holds(session, at=installation.database.now(session))
+        jobs = {row.id: job_out(row, holds) for row in queue.several(session, shown)}
         return JobList(jobs=[jobs[job_id] for job_id in shown], next=following)
 
 
@@ -60,12 +63,25 @@ def cancel_job(installation: Installation, principal: Principal, job_id: str) ->
         if row.state not in UNFINISHED:
             raise JobFinished
         cancel_locked(session, [row], actor=principal.key_id, at=installation.database.now(session))
-        return job_out(row)
+        return job_out(row, {})
 
 
-def job_out(row: JobRow) -> JobOut:
-    """Formats the facts of a job that analysts and auditors may see: states and public numbers, no durations."""
+def _holds(installation: Installation, session: Session, rows: Collection[JobRow]) -> Mapping[str, HeldBy]:
+    """Why jobs are not started, by dataset; read only where one of the jobs is queued."""
+    if all(row.state != JobState.QUEUED for row in rows):
+        return {}
+    return rules.holds(session, at=installation.database.now(session))
+
+
+def job_out(row: JobRow, holds: Mapping[str, HeldBy]) -> JobOut:
+    """Formats the facts of a job that analysts and auditors may see: states and public numbers, no durations.
+
+    Args:
+        row: the job.
+        holds: why jobs are not started, by dataset, as a claim decides it.
+    """
     trees_done = max(row.trees_done, 0)
+    held_by = [holds[part.dataset] for part in row.parts if part.dataset in holds]
     return JobOut.model_validate(
         {
             "id": row.id,
@@ -78,6 +94,7 @@ def job_out(row: JobRow) -> JobOut:
             "submitted_by": row.submitted_by,
             "state": row.state,
             "reason": row.reason,
+            "held_by": held_by[0] if held_by and row.state == JobState.QUEUED else None,
             "charged": row.charged_at is not None,
             "preparing": row.state == JobState.RUNNING and row.trees_done == PREPARING,
             "progress": 1.0 if row.state == JobState.SUCCEEDED else min(trees_done / max(row.n_trees, 1), 1.0),
@@ -116,8 +133,9 @@ def look_at(installation: Installation, followed: Collection[Followed]) -> dict[
     """Shows followed jobs that still exist to the followers who may still see them: key and grant are read again."""
     with installation.database.read() as session:
         rows = {row.id: row for row in queue.several(session, sorted({job_id for _, job_id in followed}))}
+        holds = _holds(installation, session, rows.values())
         return {
-            (follower, job_id): job_out(rows[job_id])
+            (follower, job_id): job_out(rows[job_id], holds)
             for follower, job_id in followed
             if job_id in rows and _may_still_see(installation, session, follower, rows[job_id])
         }

@@ -209,9 +209,9 @@ class Client(Calls):
     def wait_for_job(
         self, job_id: str, *, timeout: float | None = None, on_change: Callable[[Json], None] = lambda _job: None
     ) -> Json:
-        """Follows a job until it has finished or waits for an approval; returns its last answer, whatever the state.
+        """Follows a job until it has finished, waits for an approval or is held; returns its last answer.
 
-        Only another person ends the waiting for an approval, which may take a week.
+        Only another person ends the waiting for an approval, which may take a week, and a freeze.
 
         Args:
             job_id: the job.
@@ -223,7 +223,7 @@ class Client(Calls):
             if job != last:
                 on_change(job)
             last = job
-            if job["state"] == WAITING:
+            if job["state"] == WAITING or job.get("held_by") is not None:
                 break
         return last
 

@@ -23,6 +23,12 @@ REASONS: Mapping[str, str] = {
 }
 """Why a job ended without an output, for people, by the ``reason`` of the job."""
 
+HOLDS: Mapping[str, str] = {
+    "frozen": "a dataset that it reads is frozen, and it starts once an owner or an admin has ended the freeze",
+    "erasure-due": "the date has come at which a dataset that it reads is erased, which cancels it",
+}
+"""Why a queued job is not started, for people, by the ``held_by`` of the job."""
+
 
 @dataclass(frozen=True)
 class FieldError:
@@ -218,7 +224,8 @@ class JobFailed(Exception):
 
 @dataclass(eq=False)
 class JobUnfinished(Exception):
-    """A wait ended before its job, which goes on: the job waits for an approval, or the timeout has passed.
+    """A wait ended before its job, which goes on: the job waits for an approval, no worker may start it, or the timeout
+    has passed.
 
     Attributes:
         job: the job as the service shows it.
@@ -231,7 +238,21 @@ class JobUnfinished(Exception):
         """Whether an owner of a dataset other than the submitter has to approve the job, for at most a week."""
         return bool(self.job["state"] == "waiting")
 
+    @property
+    def held_by(self) -> str | None:
+        """Why no worker may start the job: a key of :data:`HOLDS`."""
+        return self.job.get("held_by")
+
     def __str__(self) -> str:
-        why = "waits for an approval" if self.is_waiting else f"is {self.job['state']}"
         again = f"wait for it again with Grovekeeper().job({self.job['id']!r}).wait()"
-        return f"job {self.job['id']} {why} and goes on; {again}"
+        return f"{unfinished(self.job)}; {again}"
+
+
+def unfinished(job: Mapping[str, Any]) -> str:
+    """Why a job that a wait left has not ended."""
+    if job["state"] == "waiting":
+        return f"job {job['id']} waits for an approval and goes on"
+    held_by = job.get("held_by")
+    if held_by is not None:
+        return f"job {job['id']} is {job['state']}: {HOLDS.get(held_by, held_by)}"
+    return f"job {job['id']} is {job['state']} and goes on"

@@ -51,7 +51,7 @@ class Job(Generic[T]):
     def wait(self, *, timeout: float | None = None, progress: bool = True) -> T:
         """Waits until the job has ended and returns its output: a model, or an evaluation.
 
-        An interrupt (Ctrl-C), a timeout or an approval that is needed ends the waiting and not the job.
+        An interrupt (Ctrl-C), a timeout, a needed approval or a frozen dataset ends the waiting and not the job.
 
         Args:
             timeout: seconds to wait at most; ``None``: no limit.
@@ -59,7 +59,7 @@ class Job(Generic[T]):
 
         Raises:
             JobFailed: the job ended without an output.
-            JobUnfinished: the job waits for an approval, or the timeout has passed.
+            JobUnfinished: the job waits for an approval, no worker may start it, or the timeout has passed.
         """
         try:
             with progress_display.shown(hidden=not progress) as show:

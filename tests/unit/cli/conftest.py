@@ -94,6 +94,7 @@ JOB = {
     "name": None,
     "state": "succeeded",
     "reason": None,
+    "held_by": None,
     "charged": True,
     "progress": 1.0,
     "preparing": False,

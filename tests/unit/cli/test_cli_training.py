@@ -123,6 +123,27 @@ def test_a_wait_ends_before_a_job_that_goes_on(
     assert json.loads(run("jobs", "show", "jb_1", "--wait", *limit, "--json").stdout)["state"] == state
 
 
+@pytest.mark.parametrize(("held_by", "why"), [("frozen", "is frozen"), ("erasure-due", "the date has come")])
+def test_a_queued_job_that_no_worker_may_start_says_why_and_a_wait_for_it_ends(
+    run: Run, service: Any, monkeypatch: pytest.MonkeyPatch, held_by: str, why: str
+) -> None:
+    job = {**service.answers["GET", "/jobs/jb_1"][1], "state": "queued", "held_by": held_by, "charged": False}
+    service.answers["GET", "/jobs/jb_1"] = (200, job)
+    service.answers["GET", "/jobs"] = (200, {"jobs": [job], "next": None})
+
+    def followed(*_: object, **__: object) -> Iterator[dict[str, Any]]:
+        yield job
+        raise AssertionError("the command goes on waiting")
+
+    monkeypatch.setattr("grovekeeper_client.client.Client.func.follow_job", followed)
+    for typed in (["jobs", "show", "jb_1", "--wait"], ["train", "census", "--epsilon", "0.1", "--wait"]):
+        waited = run(*typed)
+        assert waited.exit_code == ExitCode.GOES_ON
+        assert why in waited.stderr
+    assert why in run("jobs", "show", "jb_1").stdout
+    assert f"queued ({held_by})" in run("jobs", "list").stdout
+
+
 @pytest.mark.parametrize("seconds", ["nan", "-1", "-inf"])
 def test_a_timeout_that_is_no_number_of_seconds_is_refused(run: Run, service: Any, seconds: str) -> None:
     refused = run("jobs", "show", "jb_1", "--wait", f"--timeout={seconds}")

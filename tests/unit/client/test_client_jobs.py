@@ -9,7 +9,7 @@ from typing import Any
 import httpx
 import pytest
 
-from grovekeeper_client import progress
+from grovekeeper_client import errors, progress
 from grovekeeper_client.client import Client
 from grovekeeper_client.errors import ApiProblem, JobFailed, JobUnfinished, Unreachable
 from grovekeeper_client.jobs import Job
@@ -126,6 +126,17 @@ def test_a_wait_ends_where_another_person_has_to_go_on(timeout: float | None) ->
     with pytest.raises(JobUnfinished, match=r"job jb_1 waits for an approval and goes on; .*job\('jb_1'\)") as caught:
         Job(jobs.client(), "jb_1", str).wait(timeout=timeout, progress=False)
     assert (caught.value.is_waiting, caught.value.job) == (True, job)
+
+
+@pytest.mark.parametrize("held_by", errors.HOLDS)
+@pytest.mark.parametrize("timeout", [None, 3_600.0])
+def test_a_wait_ends_where_no_worker_may_start_the_job(timeout: float | None, held_by: str) -> None:
+    job = _job("queued", charged=False, held_by=held_by)
+    jobs = _Jobs([_job("queued", held_by=None), job, AssertionError()] if timeout is None else job)
+    with pytest.raises(JobUnfinished) as caught:
+        Job(jobs.client(), "jb_1", str).wait(timeout=timeout, progress=False)
+    assert (caught.value.is_waiting, caught.value.held_by, caught.value.job) == (False, held_by, job)
+    assert str(caught.value).startswith(f"job jb_1 is queued: {errors.HOLDS[held_by]}; ")
 
 
 def test_a_wait_with_a_timeout_polls_and_ends_with_the_job_as_it_is() -> None:

@@ -7,9 +7,10 @@ from sqlalchemy import CheckConstraint
 from app.core import limits
 from app.jobs.states import ENDED, UNFINISHED, EndReason, JobState
 from app.jobs.tables import JobRow
+from app.ledger.rules import HeldBy
 from app.wire.spending import JobOut
 from grovekeeper_client.client import FINISHED
-from grovekeeper_client.errors import REASONS
+from grovekeeper_client.errors import HOLDS, REASONS
 
 
 def test_clients_are_told_every_state_and_reason() -> None:
@@ -23,6 +24,8 @@ def test_clients_are_told_every_state_and_reason() -> None:
     for reason in ("expired", "not-approved"):
         assert f"within {limits.MAX_APPROVAL_S // 86_400} days" in REASONS[reason]
     assert set(FINISHED) == set(ENDED)
+    held_by = {value for choice in get_args(JobOut.model_fields["held_by"].annotation) for value in get_args(choice)}
+    assert held_by == set(get_args(HeldBy)) == set(HOLDS)
 
 
 def test_the_table_accepts_every_state_and_no_other() -> None:
