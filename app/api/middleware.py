@@ -16,7 +16,7 @@ from collections.abc import Awaitable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property, lru_cache, partial
 from http import HTTPStatus
-from typing import Any, NamedTuple, Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 from fastapi import FastAPI
 from starlette.middleware.gzip import DEFAULT_EXCLUDED_CONTENT_TYPES, GZipMiddleware
@@ -28,7 +28,17 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from app.access.grants import Principal
 from app.api import problems
 from app.api.addresses import PATH_PREFIX, base
-from app.api.authentication import DISK_RETRY_S, WITHOUT_SESSION, Authentication, is_page
+from app.api.authentication import (
+    DISK_RETRY_S,
+    INFER,
+    INFER_BY_VERSION,
+    PREDICT,
+    WITHOUT_SESSION,
+    Authentication,
+    Prediction,
+    is_page,
+    prediction_of,
+)
 from app.api.capacity import CLIENT, Capacities, Client, Work, is_administration
 from app.api.metrics import Metrics
 from app.api.pages.rendering import page_of, unexpected
@@ -49,22 +59,11 @@ _ON_EVERY_ANSWER = ((b"x-content-type-options", b"nosniff"), (b"cache-control", 
 _DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
 _METHODS = frozenset({"DELETE", "GET", "HEAD", "PATCH", "POST", "PUT"})
 _READS = frozenset({"GET", "HEAD"})
-_PREDICT = "/models/{model_id}/predict"
-_PATHS = {
-    path: re.compile(re.sub(r"\{(\w+)\}", r"(?P<\1>[^/]+)", path))
-    for path in (
-        _PREDICT,
-        "/v2/models/{model_id}/infer",
-        "/v2/models/{model_id}/versions/{version_id}/infer",
-    )
-}
-"""The paths of routes of predictions, each with the paths of requests that it has."""
+_PREDICTIONS = frozenset({PREDICT, INFER, INFER_BY_VERSION})
 _BINARY = "application/octet-stream"
 _JSON_LENGTH = b"inference-header-content-length"
 _KINDS = {
-    "/models/{model_id}/predict": "prediction",
-    "/v2/models/{model_id}/infer": "prediction",
-    "/v2/models/{model_id}/versions/{version_id}/infer": "prediction",
+    **dict.fromkeys(_PREDICTIONS, "prediction"),
     "/train": "admission",
     "/models/{model_id}/evaluations": "admission",
     "/evaluations": "admission",
@@ -84,14 +83,6 @@ class Spans(Protocol):
         """Exports the span of a request that has ended."""
 
 
-class Addressed(NamedTuple):
-    """What the path of a prediction names: the route, the model, and for the Open Inference Protocol its version."""
-
-    route: str
-    model: str
-    version: str | None
-
-
 class Predictions:
     """Answers predictions of one process.
 
@@ -103,28 +94,18 @@ class Predictions:
     def __init__(self, installation: Installation, capacities: Capacities, routes: Sequence[BaseRoute]) -> None:
         self._installation = installation
         self._capacities = capacities
-        self._routes = {path: route for route in routes if (path := getattr(route, "path", "")) in _PATHS}
+        self._routes = {path: route for route in routes if (path := getattr(route, "path", "")) in _PREDICTIONS}
 
-    def addressed(self, scope: Scope) -> Addressed | None:
-        """What a request addresses; ``None`` if it is no prediction."""
-        if scope["method"] != "POST":
-            return None
-        for route, pattern in _PATHS.items():
-            matched = pattern.fullmatch(scope["path"])
-            if matched is not None:
-                return Addressed(route, matched[1], matched.groupdict().get("version_id"))
-        return None
-
-    async def answer(self, addressed: Addressed, scope: Scope, receive: Receive, send: Send) -> None:
+    async def answer(self, addressed: Prediction, scope: Scope, receive: Receive, send: Send) -> None:
         """Answers a request whose caller is authenticated; its functions in ``app.services`` list the errors."""
         scope["route"] = self._routes[addressed.route]
-        answered = self._rows if addressed.route == _PREDICT else self._tensors
+        answered = self._rows if addressed.route == PREDICT else self._tensors
         media_type, answer, headers = await answered(addressed, scope, receive)
         headers += [(b"content-length", b"%d" % len(answer)), (b"content-type", media_type.encode("ascii"))]
         await send({"type": "http.response.start", "status": 200, "headers": headers})
         await send({"type": "http.response.body", "body": answer})
 
-    async def _rows(self, addressed: Addressed, scope: Scope, receive: Receive) -> "_Parts":
+    async def _rows(self, addressed: Prediction, scope: Scope, receive: Receive) -> "_Parts":
         """The answer to a table of rows."""
         media_type, body = await read_body(scope, receive, limits.MAX_PREDICTION_BODY_BYTES, (PredictionForm.ARROW,))
         await _check_query(scope)
@@ -143,7 +124,7 @@ class Predictions:
             self._capacities.end_large_body(CLIENT.get())
         return answer_form, answer, []
 
-    async def _tensors(self, addressed: Addressed, scope: Scope, receive: Receive) -> "_Parts":
+    async def _tensors(self, addressed: Prediction, scope: Scope, receive: Receive) -> "_Parts":
         """The answer to a request of the Open Inference Protocol."""
         _, body = await read_body(scope, receive, limits.MAX_PREDICTION_BODY_BYTES, (_BINARY,))
         await _check_query(scope)
@@ -251,7 +232,7 @@ class EveryRequest:
             self._metrics.durations.add(_KINDS[route], took_ns / 1e9)
         principal: Principal | None = scope["state"].get("principal")
         key_id = None if principal is None else principal.key_id
-        level = logging.DEBUG if method in _READS or route in _PATHS else logging.INFO
+        level = logging.DEBUG if method in _READS or route in _PREDICTIONS else logging.INFO
         if _log.isEnabledFor(level):
             fields = {"method": method, "route": route, "status": status, "key_id": key_id}
             _log.log(level, "a request was answered", extra=fields)
@@ -295,13 +276,14 @@ class EveryRequest:
             with self._seat(_SIGN_INS):
                 await self._app(scope, receive, answered)
             return
-        principal = self._authentication.known(scope)
+        prediction = prediction_of(scope)
+        principal = None if prediction is None else self._authentication.known(scope)
         client.key_id = self._authentication.seen(scope) if principal is None else principal.key_id
         if client.key_id is None:
             with self._seat(_NEWCOMERS):
                 principal = await self._authentication.principal(scope)
             client.key_id = principal.key_id
-        with self._seat(client.key_id, is_administration=is_administration(path)):
+        with self._seat(client.key_id, is_administration=prediction is None and is_administration(path)):
             if principal is None:
                 principal = await self._authentication.principal(scope)
             scope["state"]["principal"] = principal
@@ -310,11 +292,10 @@ class EveryRequest:
                 raise NotFound("path")
             if b"%00" in scope["query_string"]:
                 raise InvalidRequest.at("", "nul-in-the-query")
-            addressed = self._predictions.addressed(scope)
-            if addressed is None:
+            if prediction is None:
                 await self._app(scope, receive, answered)
             else:
-                await self._predictions.answer(addressed, scope, receive, answered)
+                await self._predictions.answer(prediction, scope, receive, answered)
 
     @contextmanager
     def _seat(self, of: str, *, is_administration: bool = False) -> Iterator[None]:
