@@ -65,6 +65,7 @@ PROBLEMS: dict[type[GrovekeeperError], ProblemType] = {
     ),
     errors.PopulationMismatch: ProblemType(409, "population-mismatch", "The dataset cannot join the population"),
     errors.DatasetDeleted: ProblemType(409, "dataset-deleted", "The dataset was deleted"),
+    errors.ErasureDue: ProblemType(409, "erasure-due", "The date of erasure has come"),
     errors.ModelHasAlias: ProblemType(409, "model-has-alias", "An alias names the model"),
     errors.JobFinished: ProblemType(409, "job-finished", "The job has finished"),
     errors.IdempotencyInFlight: ProblemType(409, "idempotency-in-flight", "The first request is still running"),
@@ -96,6 +97,7 @@ REPEATABLE = (errors.IdempotencyKeyReused, errors.IdempotencyInFlight)
 
 SPENDING = (
     errors.DatasetDeleted,
+    errors.ErasureDue,
     errors.Frozen,
     errors.QuotaExceeded,
     errors.BudgetExceeded,
@@ -148,6 +150,7 @@ _MEMBERS: Mapping[type[GrovekeeperError], Sequence[str]] = {
     ),
     errors.QuotaExceeded: ("dataset", "dataset_name", "accountant", "unit", "requested", "largest_that_fits"),
     errors.Frozen: ("dataset", "dataset_name"),
+    errors.ErasureDue: ("dataset", "dataset_name"),
     errors.AccountantMismatch: ("accountant", "accepted_by"),
     errors.AdjacencyMismatch: ("adjacency", "accepted_by"),
     errors.AccountDiffers: ("dataset", "dataset_name", "differs"),

@@ -113,6 +113,7 @@ _BY_TYPE = {
     "quota-exceeded": ExitCode.REFUSED,
     "needs-approval": ExitCode.REFUSED,
     "frozen": ExitCode.REFUSED,
+    "erasure-due": ExitCode.REFUSED,
     "unauthenticated": ExitCode.NOT_ALLOWED,
     "role-missing": ExitCode.NOT_ALLOWED,
     "same-submitter": ExitCode.NOT_ALLOWED,

@@ -433,8 +433,21 @@ class DatasetDeleted(GrovekeeperError):
 
 
 @dataclass(eq=False)
+class ErasureDue(GrovekeeperError):
+    """The date has come at which the rows of the dataset are erased: nothing is admitted, and no job is started."""
+
+    dataset: str
+    dataset_name: str
+
+    sentence = (
+        "the date has come at which the rows of the dataset {dataset_name} are erased, so nothing reads them any more; "
+        "its ledger remains"
+    )
+
+
+@dataclass(eq=False)
 class Frozen(GrovekeeperError):
-    """An owner froze the dataset: nothing is admitted, and queued jobs wait."""
+    """An owner or an admin froze the dataset: nothing is admitted, and queued jobs wait."""
 
     dataset: str
     dataset_name: str

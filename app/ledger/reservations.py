@@ -25,7 +25,7 @@ from sqlalchemy.orm import Session
 from app.core import amounts, stamps
 from app.core.errors import (
     BudgetExceeded,
-    DatasetDeleted,
+    ErasureDue,
     Frozen,
     NeedsApproval,
     NotFound,
@@ -130,7 +130,7 @@ def judge(session: Session, parts: Sequence[NewReservation], *, actor: str) -> J
     Raises:
         NotFound: no such account.
         BalanceMismatch: an account or a population differs from its entries.
-        DatasetDeleted: the rows of an account are to be erased by now.
+        ErasureDue: the rows of an account are to be erased by now.
         Frozen: the dataset of an account is frozen.
         QuotaExceeded: the rules of an account refuse its part.
         BudgetExceeded: the first account, in order of their ids, that does not admit its part.
@@ -247,7 +247,7 @@ def _require_rules(
     """Checks the rules of every account of a job.
 
     Raises:
-        DatasetDeleted: the rows of an account are to be erased by now.
+        ErasureDue: the rows of an account are to be erased by now.
         Frozen: the dataset of an account is frozen.
         QuotaExceeded: the rules of an account refuse its part.
     """
@@ -256,7 +256,7 @@ def _require_rules(
         if allowance is None:
             continue
         if allowance.is_due:
-            raise DatasetDeleted
+            raise ErasureDue(row.id, row.name)
         if allowance.is_frozen:
             raise Frozen(row.id, row.name)
         ruled = rules.room_beside(allowances, parts, position)

@@ -14,7 +14,7 @@ from app.access import grants, keys
 from app.access.grants import MANAGE_DATASET, Principal, Role
 from app.core import limits, stamps
 from app.core.errors import (
-    DatasetDeleted,
+    ErasureDue,
     InvalidRequest,
     NotFound,
     NotWaiting,
@@ -155,7 +155,8 @@ def change_rules(
 
     Raises:
         ChangedMeanwhile: the condition does not hold.
-        DatasetDeleted: the dataset's rows are erased, or their date has come.
+        DatasetDeleted: the dataset's rows are erased.
+        ErasureDue: their date has come.
         InvalidRequest: an amount or a date is out of range, or a quota names an unknown key or a key twice.
     """
     with write_as(installation, principal) as (session, principal):
@@ -182,7 +183,7 @@ class _Change:
         self._row = rules.row_of(session, dataset.id)
         self._before = rules.rules_of(self._row)
         if self._before.is_due(self.at):
-            raise DatasetDeleted
+            raise ErasureDue(dataset.id, dataset.name)
         self._proposal = living_proposal(self._row, at=self.at)
         self._condition = condition
 

@@ -7,7 +7,7 @@ import pytest
 
 from app.cli.serve import upkeep
 from app.core import stamps
-from app.core.errors import DatasetDeleted, InvalidRequest
+from app.core.errors import DatasetDeleted, ErasureDue, InvalidRequest
 from app.datasets import row_files
 from app.ledger import rules
 from app.services.datasets.erase import erase_due
@@ -19,6 +19,8 @@ from app.services.ledger.audit import list_acts
 from app.services.ledger.heads import Heads
 from app.services.models import list_models
 from app.services.pagination import PageRequest
+from app.services.spending.training import show_plan
+from app.wire.spending import PlanIn
 from tests.crash.conftest import eventually
 from tests.support import job_kinds
 from tests.support.crash_scene import ADMIN, OWNER, Scene
@@ -88,8 +90,13 @@ def test_between_the_date_and_the_sweep_no_row_is_read(scene: Scene) -> None:
     waiting = scene.submit_job(key="b")
     _due(scene)
     for spend in (lambda: scene.submit(key="c"), lambda: scene.charge_external(key="d")):
-        with pytest.raises(DatasetDeleted):
+        with pytest.raises(ErasureDue, match="the date has come at which the rows"):
             spend()
+    body = PlanIn.model_validate({"dataset": scene.dataset_id, "algorithm": "rdt-ta", "epsilon": "0.1"})
+    quote = show_plan(scene.installation, OWNER, body)
+    assert (quote.fits, quote.limited_by) == (False, "erasure_due")
+    assert any("The date has come" in warning for warning in quote.warnings)
+    assert _has_rows(scene)
     assert run_job.claim_next(scene.installation) is None
 
     def must_not_run(_: JobTask) -> None:
@@ -105,7 +112,7 @@ def test_between_the_date_and_the_sweep_no_row_is_read(scene: Scene) -> None:
 
 def test_a_date_that_has_come_cannot_be_moved(scene: Scene) -> None:
     _due(scene)
-    with pytest.raises(DatasetDeleted):
+    with pytest.raises(ErasureDue):
         set_rules(scene, by=ADMIN)
 
 

@@ -57,6 +57,7 @@ EXAMPLES: list[GrovekeeperError] = [
     errors.QuotaExceeded("ds_x", "census", "pure", "epsilon", "2", what_fits=lambda: "0.7"),
     errors.NeedsApproval("ds_x", "census", "pure", "epsilon", "2", what_fits=lambda: "0.7"),
     errors.Frozen("ds_x", "census"),
+    errors.ErasureDue("ds_x", "census"),
     errors.NotWaiting(),
     errors.SameSubmitter(),
     errors.BalanceMismatch("ds_x", "totals"),
@@ -115,6 +116,7 @@ MEMBERS: dict[type[GrovekeeperError], dict[str, Any]] = {
     errors.QuotaExceeded: _RULES_REFUSE,
     errors.NeedsApproval: _RULES_REFUSE,
     errors.Frozen: {"dataset": "ds_x", "dataset_name": "census"},
+    errors.ErasureDue: {"dataset": "ds_x", "dataset_name": "census"},
     errors.TooLarge: {"limit": 10},
     errors.NotSupported: {"what": "a rule"},
     errors.BudgetExceeded: {

@@ -212,3 +212,5 @@ def test_a_page_of_a_queued_job_says_why_no_worker_may_start_it(idle_server: Ser
     assert "It waits for a worker." not in page
     assert "A dataset that it reads is frozen: no worker starts it until an owner or an admin ends the freeze." in page
     assert idle_server.admin.http.get(f"/jobs/{job}").json()["held_by"] == "frozen"
+    listed = browser.get("/", params={"name": idle_server.admin.http.get(f"/datasets/{dataset}").json()["name"]}).text
+    assert "Frozen: no job is accepted." in listed, "an admin froze it, and no owner"

@@ -30,6 +30,7 @@ from app.core.errors import (
     CellsUnread,
     ChangedMeanwhile,
     DatasetDeleted,
+    ErasureDue,
     LastOwner,
     NameTaken,
     NoRowsOfUnit,
@@ -148,7 +149,7 @@ def show_rules(by: By, dataset: str, response: Response) -> RulesOut:
 
 @dataset_routes.put(
     "/{dataset}/rules",
-    responses=documented(NotFound, RoleMissing, DatasetDeleted, ChangedMeanwhile, *JSON_BODY),
+    responses=documented(NotFound, RoleMissing, DatasetDeleted, ErasureDue, ChangedMeanwhile, *JSON_BODY),
 )
 def change_rules(by: By, dataset: str, body: RulesIn, condition: IfMatch, response: Response) -> RulesOut:
     """Replace the rules of the dataset. Looser rules are in force once a second owner or an admin sends them."""

@@ -27,7 +27,8 @@ _BOUNDED = (
     "The remaining budget is a lower bound: the scopes of this dataset's jobs overlap in too many ways to compute "
     "it exactly. A smaller scope may show that more remains."
 )
-_FROZEN = "The dataset is frozen: nothing is admitted until its owners end the freeze."
+_FROZEN = "The dataset is frozen: nothing is admitted until its owners or an admin end the freeze."
+_ERASURE_DUE = "The date has come at which the rows of this dataset are erased: nothing is admitted any more."
 _STEPS_OF_A_LABEL = 2
 
 
@@ -40,21 +41,21 @@ class PartQuote:
         balance: of the account in the part's scope; its room is the largest amount that budget, population and rules
             admit.
         population: name of the dataset's population if its cap leaves less than the account's.
-        is_frozen: whether the dataset is frozen.
+        closed: sentences about why the dataset admits nothing.
         needs_approval: whether the job would wait for an approval of an owner of the dataset.
     """
 
     part: PricedPart
     balance: statements.Balance
     population: str | None
-    is_frozen: bool
+    closed: Sequence[str]
     needs_approval: bool
 
     @property
     def warnings(self) -> list[str]:
         """Sentences about the requested numbers and the balance."""
         bounded = [] if self.balance.is_exact else [_BOUNDED]
-        return [*self.part.warnings, *bounded, *([_FROZEN] if self.is_frozen else [])]
+        return [*self.part.warnings, *bounded, *self.closed]
 
     @property
     def fields(self) -> dict[str, Any]:
@@ -98,7 +99,7 @@ def quote_parts(session: Session, principal: Principal, parts: Sequence[PricedPa
                 part,
                 balance.within(rules.room_beside(allowances, requests, position), allowance.limited_by),
                 population=part.dataset.row.population if balance.limited_by == "population" else None,
-                is_frozen=allowance.is_frozen,
+                closed=[_ERASURE_DUE] if allowance.is_due else [_FROZEN] if allowance.is_frozen else [],
                 needs_approval=allowance.needs_approval(rules.total_on(requests, part.dataset.id)),
             )
         )
