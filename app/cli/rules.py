@@ -177,6 +177,8 @@ def _submitter(job: Mapping[str, Any]) -> str:
     return key_id if name is None else f"{name} ({key_id})"
 
 
+WebhookArgument = Annotated[str, typer.Argument(help="Id of the webhook.")]
+
 webhook_commands = Group("Send events about jobs, refusals and low budgets to other programs.")
 
 
@@ -212,10 +214,31 @@ def list_webhooks(call: Remote, dataset: DatasetArgument) -> None:
     call.output.table(["id", "address", "events", "below", "waiting", "failures"], rows, empty="no webhooks")
 
 
-@webhook_commands.command("remove")
-def remove(
-    call: Remote, dataset: DatasetArgument, webhook: Annotated[str, typer.Argument(help="Id of the webhook.")]
+@webhook_commands.command("rotate")
+def rotate(
+    call: Remote,
+    dataset: DatasetArgument,
+    webhook: WebhookArgument,
+    overlap_s: Annotated[
+        int | None,
+        typer.Option(
+            "--overlap",
+            min=0,
+            help="Seconds for which requests carry the earlier secret's signature, too: a day by default, seven days "
+            "at most. 0 ends it at once.",
+        ),
+    ] = None,
 ) -> None:
+    """Replace the secret of a webhook's signatures. The new secret is shown once."""
+    answer = call.ask(lambda client: client.rotate_webhook(dataset, webhook, overlap_s=overlap_s))
+    until = answer["earlier_secret_until"]
+    call.output.say(f"secret of {webhook}, shown this once: {answer['secret']}")
+    kept = "signs nothing any more" if until is None else f"signs until {until}, too"
+    call.output.say(f"the earlier secret {kept}")
+
+
+@webhook_commands.command("remove")
+def remove(call: Remote, dataset: DatasetArgument, webhook: WebhookArgument) -> None:
     """Remove a webhook. Events that wait for it are dropped."""
     call.ask(lambda client: client.delete_webhook(dataset, webhook), as_json={"webhook": webhook, "removed": True})
     call.output.say(f"removed {webhook}")

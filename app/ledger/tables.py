@@ -90,6 +90,7 @@ class EntryKind(StrEnum):
     ALIAS_REMOVED = "alias-removed"
     MODEL_DELETED = "model-deleted"
     WEBHOOK_MADE = "webhook-made"
+    WEBHOOK_ROTATED = "webhook-rotated"
     WEBHOOK_REMOVED = "webhook-removed"
 
 

@@ -1,4 +1,4 @@
-"""Registers, lists and removes webhooks of datasets, and delivers the events that wait for them.
+"""Registers, lists, rotates and removes webhooks of datasets, and delivers the events that wait for them.
 
 Events go to webhooks whose dataset lives and whose owner still has the role.
 """
@@ -26,7 +26,7 @@ from app.services.jobs import notices
 from app.webhooks import outbox, sender
 from app.webhooks.outbox import WebhookRow
 from app.webhooks.sender import AddressRefused, read_url
-from app.wire.rules import WebhookIn, WebhookList, WebhookOut, WebhookWithSecret
+from app.wire.rules import WebhookIn, WebhookList, WebhookOut, WebhookRotationIn, WebhookWithSecret
 
 SECRET = b"webhook-secret/1"
 """The purpose of the key that seals secrets."""
@@ -56,7 +56,7 @@ def create_webhook(
         raise InvalidRequest.at("/threshold", "required-for-budget-low-only")
     if body.threshold is not None and body.threshold > 1:
         raise InvalidRequest.at("/threshold", "too-large")
-    secret = f"whsec_{base64.b64encode(secrets.token_bytes(32)).decode('ascii')}"
+    secret = _new_secret()
     with write_as(installation, principal) as (session, principal):
         dataset = authorized_dataset(session, principal, reference, MANAGE_DATASET)
         dataset = catalog.locked(session, dataset.id).living()
@@ -81,6 +81,29 @@ def create_webhook(
         return WebhookWithSecret.model_validate(_facts(session, row) | {"secret": secret})
 
 
+def rotate_webhook(
+    installation: Installation, principal: Principal, reference: str, webhook_id: str, body: WebhookRotationIn
+) -> WebhookWithSecret:
+    """Replaces the secret of a webhook. The new secret is shown this once.
+
+    For the time of the overlap, deliveries carry the signature of the replaced secret, too. The webhook's id stays, and
+    with it the deliveries that wait.
+
+    Raises:
+        NotFound: no such dataset or webhook.
+    """
+    secret = _new_secret()
+    with write_as(installation, principal) as (session, principal):
+        # The dataset is not locked: its erasure removes the webhook, whose lock is waited for.
+        dataset = authorized_dataset(session, principal, reference, MANAGE_DATASET).living()
+        row = outbox.locked(session, dataset.id, webhook_id)
+        sealed = dataset.data_key(installation.storage_keys).seal(secret.encode(), purpose=SECRET)
+        outbox.rotate(row, sealed, overlap_s=body.overlap_s, at=installation.database.now(session))
+        details = {"dataset": dataset.id, "webhook": row.id}
+        control.record(session, EntryKind.WEBHOOK_ROTATED, actor=principal.key_id, **details)
+        return WebhookWithSecret.model_validate(_facts(session, row) | {"secret": secret})
+
+
 def list_webhooks(installation: Installation, principal: Principal, reference: str) -> WebhookList:
     """Lists the webhooks of a dataset, without their secrets."""
     with installation.database.read() as session:
@@ -99,6 +122,10 @@ def delete_webhook(installation: Installation, principal: Principal, reference: 
             control.record(session, EntryKind.WEBHOOK_REMOVED, actor=principal.key_id, **details)
 
 
+def _new_secret() -> str:
+    return f"whsec_{base64.b64encode(secrets.token_bytes(32)).decode('ascii')}"
+
+
 def _facts(session: Session, row: WebhookRow) -> dict[str, object]:
     return {
         "id": row.id,
@@ -109,6 +136,7 @@ def _facts(session: Session, row: WebhookRow) -> dict[str, object]:
         "created_at": stamps.to_text(row.created_at),
         "waiting": outbox.n_waiting(session, row.id),
         "failures": row.failures,
+        "earlier_secret_until": stamps.text_or_none(row.earlier_secret_until),
     }
 
 
@@ -119,18 +147,24 @@ class _Held:
     url: str
     body: bytes
     event: str
-    secret: str = field(repr=False)
+    secrets: tuple[str, ...] = field(repr=False)
 
 
 def deliver_due(installation: Installation, *, stopping: threading.Event | None = None) -> int:
     """Delivers to every webhook that is due until it refuses or nothing waits, several webhooks at a time.
+
+    Earlier secrets whose overlap has ended are removed first.
 
     Returns:
         The number of accepted deliveries.
     """
     stopping = stopping or threading.Event()
     with installation.database.read() as session:
-        due = outbox.due(session, at=installation.database.now(session))
+        at = installation.database.now(session)
+        due, has_ended_secrets = outbox.due(session, at=at), outbox.has_ended_secrets(session, at=at)
+    if has_ended_secrets:
+        with installation.database.write() as session:
+            outbox.remove_ended_secrets(session, at=at)
     if not due:
         return 0
     with ThreadPoolExecutor(min(len(due), limits.MAX_DELIVERIES_AT_ONCE), "webhook") as threads:
@@ -175,7 +209,9 @@ def _held(installation: Installation, webhook_id: str) -> _Held | None:
             url=row.url,
             body=json.dumps(delivery.body, ensure_ascii=False, separators=(",", ":")).encode(),
             event=delivery.event,
-            secret=data_key.open(row.sealed_secret, purpose=SECRET).decode(),
+            secrets=tuple(
+                data_key.open(sealed, purpose=SECRET).decode() for sealed in outbox.sealed_secrets(row, at=at)
+            ),
         )
 
 
@@ -190,9 +226,9 @@ def _may_still_listen(installation: Installation, session: Session, row: Webhook
 
 def _headers(held: _Held, *, at_s: int) -> dict[str, str]:
     """The service's own headers, and the three of Standard Webhooks. The id is the same in every attempt."""
-    standard = sender.standard_signature(held.secret, held.body, delivery_id=held.delivery_id, at_s=at_s)
+    standard = sender.standard_signature(held.secrets, held.body, delivery_id=held.delivery_id, at_s=at_s)
     return {
-        "Grovekeeper-Signature": sender.signature(held.secret, held.body, at_s=at_s),
+        "Grovekeeper-Signature": sender.signature(held.secrets, held.body, at_s=at_s),
         "Grovekeeper-Delivery": held.delivery_id,
         "Grovekeeper-Event": held.event,
         "webhook-id": held.delivery_id,

@@ -48,6 +48,7 @@ _DETAILS = {
     "alias-removed": {"dataset", "alias"},
     "model-deleted": {"dataset", "model"},
     "webhook-made": {"dataset", "webhook"},
+    "webhook-rotated": {"dataset", "webhook"},
     "webhook-removed": {"dataset", "webhook"},
 }
 _OPTIONAL_DETAILS = {

@@ -13,7 +13,7 @@ from sqlalchemy import ColumnElement, Index, LargeBinary, delete, exists, func, 
 from sqlalchemy.orm import Mapped, Session, mapped_column
 
 from app.core import limits, stamps
-from app.core.errors import TooLarge
+from app.core.errors import NotFound, TooLarge
 from app.db.base import Base, CanonicalJson
 
 _log = logging.getLogger(__name__)
@@ -26,6 +26,8 @@ class WebhookRow(Base):
         threshold: decimal text; a remaining share of the cap below it is an event. ``None``: never.
         is_low: whether the remaining share is below the threshold, so that only the crossing is an event.
         sealed_secret: the secret of its signatures, sealed with the data key of the dataset.
+        sealed_earlier_secret: the secret that a rotation replaced, sealed so, too; deliveries carry both signatures.
+        earlier_secret_until: when they stop to.
         created_by: the key whose authority every delivery needs.
         next_at: the earliest time of the next attempt.
         failures: failed attempts since the last delivery.
@@ -44,6 +46,8 @@ class WebhookRow(Base):
     created_at: Mapped[datetime]
     next_at: Mapped[datetime]
     failures: Mapped[int]
+    sealed_earlier_secret: Mapped[bytes | None] = mapped_column(LargeBinary)
+    earlier_secret_until: Mapped[datetime | None]
 
 
 class DeliveryRow(Base):
@@ -113,6 +117,50 @@ def has(session: Session, dataset_id: str, webhook_id: str) -> bool:
     """Whether a webhook is one of a dataset's."""
     row = session.get(WebhookRow, webhook_id) if stamps.is_reference(webhook_id) else None
     return row is not None and row.dataset_id == dataset_id
+
+
+def locked(session: Session, dataset_id: str, webhook_id: str) -> WebhookRow:
+    """A webhook of a dataset under its row lock, which lets other transactions add deliveries.
+
+    Raises:
+        NotFound: the dataset has no such webhook.
+    """
+    lock = {"key_share": True}
+    is_id = stamps.is_reference(webhook_id)
+    row = session.get(WebhookRow, webhook_id, populate_existing=True, with_for_update=lock) if is_id else None
+    if row is None or row.dataset_id != dataset_id:
+        raise NotFound("webhook")
+    return row
+
+
+def rotate(row: WebhookRow, sealed_secret: bytes, *, overlap_s: int, at: datetime) -> None:
+    """Replaces the secret of a webhook that is locked, and keeps the replaced secret alone beside it for a time.
+
+    An earlier secret whose overlap has not ended is dropped: a receiver needs the secret that it was given last.
+    """
+    has_overlap = overlap_s > 0
+    row.sealed_earlier_secret = row.sealed_secret if has_overlap else None
+    row.earlier_secret_until = at + timedelta(seconds=overlap_s) if has_overlap else None
+    row.sealed_secret = sealed_secret
+
+
+def sealed_secrets(row: WebhookRow, *, at: datetime) -> list[bytes]:
+    """The sealed secrets that sign a delivery, the newest first."""
+    if row.sealed_earlier_secret is None or row.earlier_secret_until is None or row.earlier_secret_until <= at:
+        return [row.sealed_secret]
+    return [row.sealed_secret, row.sealed_earlier_secret]
+
+
+def has_ended_secrets(session: Session, *, at: datetime) -> bool:
+    """Whether any earlier secret is stored whose overlap has ended."""
+    return session.execute(select(exists().where(WebhookRow.earlier_secret_until <= at))).scalar_one()
+
+
+def remove_ended_secrets(session: Session, *, at: datetime) -> None:
+    """Removes earlier secrets whose overlap has ended; those of a webhook that is locked are left to a later turn."""
+    ended = select(WebhookRow).where(WebhookRow.earlier_secret_until <= at).order_by(WebhookRow.id)
+    for row in session.execute(ended.with_for_update(skip_locked=True, key_share=True)).scalars():
+        row.sealed_earlier_secret = row.earlier_secret_until = None
 
 
 def remove(session: Session, webhook_ids: Sequence[str]) -> None:

@@ -101,22 +101,35 @@ def _reached(address: Address) -> Address:
     return embedded or address
 
 
-def signature(secret: str, body: bytes, *, at_s: int) -> str:
-    """The ``Grovekeeper-Signature`` of a body: a time, and HMAC-SHA256 of the time, a dot and the body."""
-    mac = hmac.new(secret.encode(), f"{at_s}.".encode() + body, hashlib.sha256)
-    return f"t={at_s},v1={mac.hexdigest()}"
+def signature(secrets: tuple[str, ...], body: bytes, *, at_s: int) -> str:
+    """The ``Grovekeeper-Signature`` of a body: a time, and for each secret HMAC-SHA256 of the time, a dot and the body.
+
+    Args:
+        secrets: the newest first; two during a rotation.
+    """
+    signed = f"{at_s}.".encode() + body
+    macs = (hmac.new(secret.encode(), signed, hashlib.sha256) for secret in secrets)
+    return ",".join([f"t={at_s}", *(f"v1={mac.hexdigest()}" for mac in macs)])
 
 
-def standard_signature(secret: str, body: bytes, *, delivery_id: str, at_s: int) -> str:
+def standard_signature(secrets: tuple[str, ...], body: bytes, *, delivery_id: str, at_s: int) -> str:
     """The ``webhook-signature`` of a body, as Standard Webhooks define it: HMAC-SHA256 of id, time and body.
 
-    The key is what the base64 after ``whsec_`` stands for. Secrets of earlier versions are URL-safe base64 without
-    padding; plain base64 of the same bytes gives the same key.
+    Args:
+        secrets: the newest first; two during a rotation, whose signatures a blank separates.
+    """
+    signed = f"{delivery_id}.{at_s}.".encode() + body
+    macs = (hmac.new(_standard_key(secret), signed, hashlib.sha256) for secret in secrets)
+    return " ".join(f"v1,{base64.b64encode(mac.digest()).decode('ascii')}" for mac in macs)
+
+
+def _standard_key(secret: str) -> bytes:
+    """The key that the base64 after ``whsec_`` stands for.
+
+    Secrets of earlier versions are URL-safe base64 without padding; plain base64 of the same bytes gives the same key.
     """
     text = secret.removeprefix("whsec_").translate(str.maketrans("-_", "+/"))
-    key = base64.b64decode(text + "=" * (-len(text) % 4))
-    mac = hmac.new(key, f"{delivery_id}.{at_s}.".encode() + body, hashlib.sha256)
-    return f"v1,{base64.b64encode(mac.digest()).decode('ascii')}"
+    return base64.b64decode(text + "=" * (-len(text) % 4))
 
 
 def send(url: str, body: bytes, headers: Mapping[str, str], *, allowed: Sequence[Network]) -> bool:

@@ -317,6 +317,7 @@ ActKind: TypeAlias = Literal[
     "alias-removed",
     "model-deleted",
     "webhook-made",
+    "webhook-rotated",
     "webhook-removed",
 ]
 

@@ -137,8 +137,17 @@ class WebhookIn(Request):
     threshold: PositiveAmount | None = None
 
 
+class WebhookRotationIn(Request):
+    """``overlap_s``: seconds for which deliveries carry the signature of the earlier secret, too; 0 ends it at once."""
+
+    overlap_s: Annotated[int, Field(ge=0, le=limits.MAX_WEBHOOK_OVERLAP_S)] = limits.WEBHOOK_OVERLAP_S
+
+
 class WebhookOut(Answer):
-    """A webhook, the number of its waiting deliveries, and of failed attempts since the last accepted delivery."""
+    """A webhook, the number of its waiting deliveries, and of failed attempts since the last accepted delivery.
+
+    ``earlier_secret_until`` is when deliveries stop carrying the signature of the secret before, after a rotation.
+    """
 
     id: str
     url: str
@@ -148,10 +157,11 @@ class WebhookOut(Answer):
     created_at: str
     waiting: int
     failures: int
+    earlier_secret_until: str | None
 
 
 class WebhookWithSecret(WebhookOut):
-    """A registered webhook with the secret of its signatures, which is shown this once."""
+    """A webhook with the new secret of its signatures, which is shown this once."""
 
     secret: str
 

@@ -40,6 +40,8 @@ OF_THE_SERVICE = {
     # deliveries, which read the authority of the webhook's owner, and a refusal, after the caller's transaction ended
     ("app/services/webhooks.py", "_held"),
     ("app/services/webhooks.py", "_deliver"),
+    # earlier secrets of webhooks, whose overlap has ended
+    ("app/services/webhooks.py", "deliver_due"),
     ("app/services/jobs/notices.py", "refused"),
     # the sweeper
     ("app/services/execution/sweep.py", "_settle"),

@@ -23,11 +23,11 @@ from app.services.execution import charge
 from app.services.jobs import show_jobs
 from app.services.keys import remove_grant
 from app.services.ledger.balances import change_cap
-from app.services.webhooks import create_webhook, delete_webhook
+from app.services.webhooks import create_webhook, delete_webhook, rotate_webhook
 from app.webhooks import outbox
 from app.wire.datasets import DatasetIn
 from app.wire.ledger import CapIn
-from app.wire.rules import WebhookIn
+from app.wire.rules import WebhookIn, WebhookRotationIn
 from tests.support import settling
 from tests.support.crash_scene import ADMIN, EVENT, OWNER, Scene, opened
 from tests.support.job_kinds import claimed
@@ -271,6 +271,13 @@ def test_the_lock_order_of_the_removal_of_a_webhook(pair: Pair) -> None:
     locks.append(_delivery(pair, locks[0]))
     remove = partial(delete_webhook, scene.installation, OWNER, scene.dataset_id, webhook_id)
     _assert_order(pair, remove, KEYS + locks + CHAIN)
+
+
+def test_the_lock_order_of_the_rotation_of_a_webhook(pair: Pair) -> None:
+    scene = pair.first
+    ((_, webhook_id),) = locks = _webhooks(scene)
+    rotate = partial(rotate_webhook, scene.installation, OWNER, scene.dataset_id, webhook_id, WebhookRotationIn())
+    _assert_order(pair, rotate, KEYS + locks + CHAIN)
 
 
 def test_the_lock_order_of_the_end_of_a_freeze(pair: Pair) -> None:

@@ -16,19 +16,21 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import ValidationError
 from sqlalchemy import delete, text
 
 from app.core import limits
-from app.core.errors import BudgetExceeded, DatasetDeleted, InvalidRequest, RoleMissing, TooLarge
+from app.core.errors import BudgetExceeded, DatasetDeleted, InvalidRequest, NotFound, RoleMissing, TooLarge
+from app.ledger import control, tables
 from app.services.datasets.erase import delete_dataset
 from app.services.execution import charge, run_job
 from app.services.installation import Installation
 from app.services.jobs.show_jobs import cancel_job
 from app.services.keys import remove_grant
-from app.services.webhooks import create_webhook, delete_webhook, deliver_due, list_webhooks
+from app.services.webhooks import create_webhook, delete_webhook, deliver_due, list_webhooks, rotate_webhook
 from app.webhooks import outbox, sender
 from app.webhooks.outbox import DeliveryRow, WebhookRow
-from app.wire.rules import WebhookIn, WebhookWithSecret
+from app.wire.rules import WebhookIn, WebhookRotationIn, WebhookWithSecret
 from grovekeeper_client.webhooks import SignatureInvalid, verified
 from tests.support import people
 from tests.support.crash_scene import OWNER, Scene
@@ -345,12 +347,230 @@ def test_the_secret_is_sealed_and_a_changed_or_old_request_is_detected(
     signed = f"{headers['webhook-id']}.{headers['webhook-timestamp']}.".encode() + body
     mac = base64.b64encode(hmac.new(key, signed, hashlib.sha256).digest()).decode()
     assert headers["webhook-signature"] == f"v1,{mac}"
-    old = sender.signature(webhook.secret, body, at_s=int(time.time()) - 301)
+    old = sender.signature((webhook.secret,), body, at_s=int(time.time()) - 301)
     for forged in ((webhook.secret + "x", signature, body), (webhook.secret, signature, body + b" "),
                    (webhook.secret, old, body), (webhook.secret, "", body)):  # fmt: skip
         with pytest.raises(SignatureInvalid):
             verified(*forged)
     assert json.loads(body)["type"] == "job.queued"
+
+
+def _rotated(here: Installation, scene: Scene, webhook_id: str, **body: Any) -> WebhookWithSecret:
+    return rotate_webhook(here, OWNER, scene.dataset_id, webhook_id, WebhookRotationIn.model_validate(body))
+
+
+def _end_overlap(scene: Scene) -> None:
+    """Lets the overlap of the only webhook end."""
+    with scene.installation.database.write() as session:
+        (row,) = outbox.of_dataset(session, scene.dataset_id)
+        row.earlier_secret_until = row.created_at
+
+
+def _row(scene: Scene) -> WebhookRow:
+    with scene.installation.database.read() as session:
+        (row,) = outbox.of_dataset(session, scene.dataset_id)
+        session.expunge(row)
+        return row
+
+
+def _delivered(scene: Scene, here: Installation, receiver: Receiver, key: str) -> tuple[dict[str, str], bytes]:
+    """The request that tells about another job."""
+    scene.submit(key=key)
+    assert deliver_due(here) == 1
+    return receiver.requests[-1]
+
+
+def _standard_macs(secrets: list[str], headers: dict[str, str], body: bytes) -> list[str]:
+    """The signatures of Standard Webhooks, computed here."""
+    signed = f"{headers['webhook-id']}.{headers['webhook-timestamp']}.".encode() + body
+    keys = (base64.b64decode(secret.removeprefix("whsec_"), validate=True) for secret in secrets)
+    macs = (hmac.new(key, signed, hashlib.sha256).digest() for key in keys)
+    return [f"v1,{base64.b64encode(mac).decode()}" for mac in macs]
+
+
+def _signers(secrets: list[str], headers: dict[str, str], body: bytes) -> list[str]:
+    """Those of several secrets that verify the service's own header; both headers have to name the same."""
+    signers = []
+    for secret in secrets:
+        try:
+            verified(secret, headers["Grovekeeper-Signature"], body)
+        except SignatureInvalid:
+            continue
+        signers.append(secret)
+    assert headers["webhook-signature"].split(" ") == _standard_macs(signers, headers, body)
+    return signers
+
+
+def test_after_a_rotation_deliveries_carry_both_signatures_until_the_overlap_ends(
+    scene: Scene, here: Installation, receiver: Receiver
+) -> None:
+    webhook = _told(here, scene, receiver.url, events=["job.queued"])
+    assert webhook.earlier_secret_until is None
+    rotated = _rotated(here, scene, webhook.id)
+    assert rotated.secret != webhook.secret
+    assert rotated.earlier_secret_until is not None
+    assert rotated.model_dump(exclude={"secret", "earlier_secret_until"}) == webhook.model_dump(
+        exclude={"secret", "earlier_secret_until"}
+    )
+    (shown,) = list_webhooks(here, OWNER, scene.dataset_id).webhooks
+    assert shown.model_dump() == rotated.model_dump(exclude={"secret"})
+    secrets = [rotated.secret, webhook.secret]
+    assert _signers(secrets, *_delivered(scene, here, receiver, "a")) == secrets, "the new signature is the first"
+    _end_overlap(scene)
+    assert _signers(secrets, *_delivered(scene, here, receiver, "b")) == [rotated.secret]
+    row = _row(scene)
+    assert (row.sealed_earlier_secret, row.earlier_secret_until) == (None, None)
+
+
+def test_an_overlap_has_the_length_that_is_asked(scene: Scene, here: Installation) -> None:
+    webhook = _told(here, scene, "https://hooks.invalid/")
+    for body, seconds in (({}, limits.WEBHOOK_OVERLAP_S), ({"overlap_s": 60}, 60)):
+        with scene.installation.database.read() as session:
+            at = scene.installation.database.now(session)
+        _rotated(here, scene, webhook.id, **body)
+        until = _row(scene).earlier_secret_until
+        assert until is not None
+        assert (until - at).total_seconds() == pytest.approx(seconds, abs=30)
+    assert _rotated(here, scene, webhook.id, overlap_s=0).earlier_secret_until is None
+    assert (_row(scene).sealed_earlier_secret, _row(scene).earlier_secret_until) == (None, None)
+
+
+@pytest.mark.parametrize("overlap_s", [-1, limits.MAX_WEBHOOK_OVERLAP_S + 1, 1.5, "60", True, None])
+def test_an_overlap_that_is_none_is_refused(overlap_s: object) -> None:
+    with pytest.raises(ValidationError):
+        WebhookRotationIn.model_validate({"overlap_s": overlap_s})
+
+
+def test_a_second_rotation_within_the_overlap_keeps_the_secret_that_it_replaces(
+    scene: Scene, here: Installation, receiver: Receiver
+) -> None:
+    first = _told(here, scene, receiver.url, events=["job.queued"])
+    second, third = _rotated(here, scene, first.id), _rotated(here, scene, first.id)
+    secrets = [third.secret, second.secret, first.secret]
+    assert _signers(secrets, *_delivered(scene, here, receiver, "a")) == secrets[:2]
+    last = _rotated(here, scene, first.id, overlap_s=0)
+    assert _signers([last.secret, *secrets], *_delivered(scene, here, receiver, "b")) == [last.secret]
+
+
+def test_an_earlier_secret_is_removed_at_the_end_of_the_overlap_although_nothing_waits(
+    scene: Scene, here: Installation
+) -> None:
+    webhook = _told(here, scene, "https://hooks.invalid/")
+    _rotated(here, scene, webhook.id)
+    assert (deliver_due(here), _row(scene).sealed_earlier_secret is None) == (0, False)
+    _end_overlap(scene)
+    assert deliver_due(here) == 0
+    assert (_row(scene).sealed_earlier_secret, _row(scene).earlier_secret_until) == (None, None)
+
+
+def test_an_ended_secret_does_not_sign_before_it_is_removed(
+    scene: Scene, here: Installation, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    webhook = _told(here, scene, receiver.url, events=["job.queued"])
+    rotated = _rotated(here, scene, webhook.id)
+    _end_overlap(scene)
+    monkeypatch.setattr(outbox, "has_ended_secrets", lambda *_, **__: False)
+    assert _signers([rotated.secret, webhook.secret], *_delivered(scene, here, receiver, "a")) == [rotated.secret]
+
+
+def test_a_rotation_seals_both_secrets_and_leaves_neither_in_an_act_or_a_log(
+    scene: Scene, here: Installation, receiver: Receiver, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("DEBUG")
+    webhook = _told(here, scene, receiver.url, events=["job.queued"])
+    rotated = _rotated(here, scene, webhook.id)
+    _delivered(scene, here, receiver, "a")
+    row = _row(scene)
+    assert row.sealed_earlier_secret is not None
+    with scene.installation.database.read() as session:
+        acts = tables.entries(session, control.CHAIN, after=0, limit=1_000)
+    details = {"dataset": scene.dataset_id, "webhook": webhook.id}
+    assert (acts[-1].kind, acts[-1].actor, acts[-1].details) == ("webhook-rotated", OWNER.key_id, details)
+    for secret in (webhook.secret, rotated.secret):
+        assert secret.encode() not in row.sealed_secret + row.sealed_earlier_secret
+        assert secret not in caplog.text
+        assert secret not in repr(acts)
+
+
+def test_only_owners_rotate_and_only_webhooks_of_their_dataset(scene: Scene, here: Installation) -> None:
+    webhook = _told(here, scene, "https://hooks.invalid/")
+    before = _row(scene).sealed_secret
+    other = people.declared(scene.installation, name="another")["id"]
+    for by, dataset, webhook_id, refusal in (
+        (SECOND, scene.dataset_id, webhook.id, NotFound),
+        (OWNER, other, webhook.id, NotFound),
+        (OWNER, scene.dataset_id, "wh_none", NotFound),
+        (OWNER, scene.dataset_id, "\0", NotFound),
+    ):
+        with pytest.raises(refusal):
+            rotate_webhook(here, by, dataset, webhook_id, WebhookRotationIn())
+    grant(scene, "analyst")
+    with pytest.raises(RoleMissing):
+        rotate_webhook(here, SECOND, scene.dataset_id, webhook.id, WebhookRotationIn())
+    assert _row(scene).sealed_secret == before
+    delete_webhook(here, OWNER, scene.dataset_id, webhook.id)
+    with pytest.raises(NotFound):
+        _rotated(here, scene, webhook.id)
+    delete_dataset(scene.installation, OWNER, scene.dataset_id)
+    with pytest.raises(DatasetDeleted):
+        _rotated(here, scene, webhook.id)
+
+
+@pytest.mark.parametrize("accepted", [True, False])
+def test_a_rotation_during_a_delivery_counts_from_the_next_attempt(
+    scene: Scene, here: Installation, receiver: Receiver, monkeypatch: pytest.MonkeyPatch, accepted: bool
+) -> None:
+    """The delivery goes on with the secret that it has read, and its end leaves both secrets as they are."""
+    webhook = _told(here, scene, receiver.url, events=["job.queued"])
+    sending, rotations = sender.send, list[WebhookWithSecret]()
+
+    def rotate_and_send(*delivery: Any, **allowed: Any) -> bool:
+        rotations.append(_rotated(here, scene, webhook.id))
+        return sending(*delivery, **allowed) and accepted
+
+    scene.submit(key="a")
+    with monkeypatch.context() as rotating:
+        rotating.setattr(sender, "send", rotate_and_send)
+        assert deliver_due(here) == accepted
+    secrets = [rotations[0].secret, webhook.secret]
+    assert _signers(secrets, *receiver.requests[-1]) == [webhook.secret]
+    with scene.installation.database.write() as session:
+        (row,) = outbox.of_dataset(session, scene.dataset_id)
+        row.next_at = row.created_at
+    if accepted:
+        scene.submit(key="b")
+    assert deliver_due(here) == 1
+    assert _signers(secrets, *receiver.requests[-1]) == secrets
+
+
+def test_of_rotations_at_the_same_time_the_last_two_secrets_stay(
+    scene: Scene, here: Installation, receiver: Receiver
+) -> None:
+    webhook = _told(here, scene, receiver.url, events=["job.queued"])
+    with ThreadPoolExecutor(4) as pool:
+        shown = list(pool.map(lambda _: _rotated(here, scene, webhook.id).secret, range(4)))
+    assert len({webhook.secret, *shown}) == 5
+    headers, body = _delivered(scene, here, receiver, "a")
+    signers = [secret for secret in shown if _standard_macs([secret], headers, body)[0] in headers["webhook-signature"]]
+    assert len(signers) == 2
+    assert len(headers["webhook-signature"].split(" ")) == 2
+
+
+def test_a_rotation_that_waits_for_the_removal_of_its_webhook_finds_none(postgresql_scene: Scene) -> None:
+    here = postgresql_scene.installation
+    webhook = _told(here, postgresql_scene, "https://hooks.invalid/")
+    engine = here.database.engine
+    with ThreadPoolExecutor(1) as pool, engine.connect() as remover, engine.connect() as observer:
+        remover.execute(delete(WebhookRow).where(WebhookRow.id == webhook.id))
+        pid = remover.execute(text("SELECT pg_backend_pid()")).scalar_one()
+        rotating = pool.submit(_rotated, here, postgresql_scene, webhook.id)
+        try:
+            waits_for(observer, pid, rotating, what="the webhook")
+            remover.commit()
+        finally:
+            remover.rollback()  # lets the rotation end, also when an assertion failed
+        with pytest.raises(NotFound):
+            rotating.result()
 
 
 @pytest.mark.long
@@ -364,11 +584,18 @@ def test_standardwebhooks_verifies_a_delivery(
     python = environment("standardwebhooks", tmp_path / "venv")
     record_property("version", version_in(python, "standardwebhooks"))
     webhook = _told(here, scene, receiver.url, events=["job.queued"])
-    scene.submit(key="a")
-    assert deliver_due(here) == 1
-    ((headers, body),) = receiver.requests
-    delivery = json.dumps({"secret": webhook.secret, "headers": headers, "body": body.decode()})
+    rotated = _rotated(here, scene, webhook.id)
+    headers, body = _delivered(scene, here, receiver, "a")
     script = Path(__file__).parents[1] / "integration" / "foreign" / "with_standardwebhooks.py"
-    done = subprocess.run([python, script], input=delivery, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    assert [json.loads(done.stdout)] == receiver.events(webhook.secret)
+
+    def verify(secret: str) -> subprocess.CompletedProcess[str]:
+        delivery = json.dumps({"secret": secret, "headers": headers, "body": body.decode()})
+        return subprocess.run([python, script], input=delivery, capture_output=True, text=True, check=False)
+
+    for secret in (webhook.secret, rotated.secret):
+        done = verify(secret)
+        assert done.returncode == 0, done.stderr
+        assert [json.loads(done.stdout)] == receiver.events(secret)
+    _end_overlap(scene)
+    headers, body = _delivered(scene, here, receiver, "b")
+    assert (verify(rotated.secret).returncode, verify(webhook.secret).returncode) == (0, 1)

@@ -55,6 +55,8 @@ class Shell:
         """Stores the values that a person would copy from one command into the next."""
         if words[:2] == ["keys", "create"]:
             self._known["KEY_ID"] = json.loads(printed)["id"]
+        if words[:2] == ["webhooks", "add"]:
+            self._known["WEBHOOK_ID"] = json.loads(printed)["id"]
         if words[:2] == ["populations", "create"]:
             self._known["POPULATION_ID"] = json.loads(printed)["id"]
         if words[:2] == ["evaluations", "run"]:

@@ -19,7 +19,7 @@ from app.jobs.tables import JobRow
 from app.registry.tables import EvaluationRow, ModelRow, ProfileRow
 from tests.support.estate import Estate, name_model, upload_of, waiting_job, with_unit
 from tests.support.in_process import InProcess, in_process
-from tests.support.operations import EXTERNAL, REQUESTS, Ask, Targets
+from tests.support.operations import EXTERNAL, REQUESTS, WEBHOOK, Ask, Targets
 from tests.support.role_table import Caller, Place
 from tests.support.server import Server, new_idempotency_key
 
@@ -154,7 +154,9 @@ def _copied(server: Server, of: Targets) -> Targets:
     headers = new_idempotency_key()
     charged = server.admin.http.post(f"/ledger/{dataset}/reservations", json=EXTERNAL, headers=headers)
     upload = upload_of(server, dataset)
-    return replace(of, dataset=dataset, reservation=charged.json()["reservation_id"], upload=upload, **copies)
+    webhook = server.admin.http.post(f"/datasets/{dataset}/webhooks", json=WEBHOOK).json()["id"]
+    charge = charged.json()["reservation_id"]
+    return replace(of, dataset=dataset, reservation=charge, upload=upload, webhook=webhook, **copies)
 
 
 def _copy(session: Session, kind: type[_Row], row_id: str, prefix: str, dataset: str, **changes: Any) -> str:

@@ -112,7 +112,8 @@ def _use(server: Server, log: Path) -> None:
         _release(server, labs, visits)
         _spend_rho(server)
     told = {"url": "https://hooks.invalid/a", "events": ["job.queued", "budget.low"], "threshold": "0.1"}
-    assert server.admin.http.post(f"/datasets/{labs}/webhooks", json=told).is_success
+    webhook = _post(server, f"/datasets/{labs}/webhooks", **told)
+    _post(server, f"/datasets/{labs}/webhooks/{webhook['id']}/secret")
     joined = server.admin.http.put(f"/datasets/{visits}/population", json={"population": "patients"})
     assert joined.is_success, joined.text
     _charge_outside(server, labs, epsilon="0.5")

@@ -168,6 +168,7 @@ _SENTENCES: Mapping[ActKind, Markup] = {
     "alias-removed": Markup("Removed the alias {alias} of {dataset}."),
     "model-deleted": Markup("Deleted the model {model} of {dataset}."),
     "webhook-made": Markup("Made a webhook for {dataset}: {webhook}."),
+    "webhook-rotated": Markup("Rotated the secret of the webhook {webhook} of {dataset}."),
     "webhook-removed": Markup("Removed the webhook {webhook} of {dataset}."),
 }
 """Sentences by kind of an act. Their subject is the key that acted, unless they name another."""

@@ -49,7 +49,7 @@ from app.services import dataset_rules, keys, populations, webhooks
 from app.services.datasets import declare, erase, show
 from app.services.datasets.upload import UploadTerms
 from app.wire import datasets as wire
-from app.wire.rules import RulesIn, RulesOut, WebhookIn, WebhookList, WebhookWithSecret
+from app.wire.rules import RulesIn, RulesOut, WebhookIn, WebhookList, WebhookRotationIn, WebhookWithSecret
 
 dataset_routes = APIRouter(prefix="/datasets", tags=["datasets"], route_class=BodyRoute)
 declaration_routes = APIRouter(prefix="/declarations", tags=["datasets"], route_class=BodyRoute)
@@ -286,6 +286,14 @@ def create_webhook(request: Request, response: Response, by: By, dataset: str, b
     made = webhooks.create_webhook(*by, dataset, body)
     response.headers["Location"] = f"{request.url.path}/{made.id}"
     return made
+
+
+@webhook_routes.post(
+    "/{webhook_id}/secret", status_code=201, responses=documented(NotFound, RoleMissing, DatasetDeleted, *JSON_BODY)
+)
+def rotate_webhook(by: By, dataset: str, webhook_id: str, body: WebhookRotationIn) -> WebhookWithSecret:
+    """Replace the secret of a webhook, shown once. For a time, deliveries carry the earlier secret's signature, too."""
+    return webhooks.rotate_webhook(*by, dataset, webhook_id, body)
 
 
 @webhook_routes.get("", responses=documented(NotFound, RoleMissing))

@@ -326,6 +326,14 @@ class Client(Calls):
         body = {"url": url, "events": list(events), "threshold": threshold}
         return self._json("POST", f"/datasets/{segment(dataset)}/webhooks", body=body)
 
+    def rotate_webhook(self, dataset: str, webhook: str, *, overlap_s: int | None = None) -> Json:
+        """``POST /datasets/{id}/webhooks/{webhook}/secret``: the answer has the new secret, which is shown once.
+
+        Not repeated after a lost connection, because every arrival makes a secret.
+        """
+        body = {} if overlap_s is None else {"overlap_s": overlap_s}
+        return self._json("POST", f"/datasets/{segment(dataset)}/webhooks/{segment(webhook)}/secret", body=body)
+
     def webhooks(self, dataset: str) -> list[Json]:
         """``GET /datasets/{id}/webhooks``."""
         listed: list[Json] = self._json("GET", f"/datasets/{segment(dataset)}/webhooks")["webhooks"]

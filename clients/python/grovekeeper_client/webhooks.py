@@ -7,7 +7,7 @@ import re
 import time
 from typing import Any
 
-_SIGNATURE = re.compile(r"t=([0-9]{1,12}),v1=([0-9a-f]{64})")
+_SIGNATURE = re.compile(r"t=([0-9]{1,12})((?:,v1=[0-9a-f]{64}){1,8})")
 
 
 class SignatureInvalid(Exception):
@@ -23,8 +23,9 @@ def verified(secret: str, signature: str, body: bytes, *, tolerance_s: int = 300
     An event may arrive twice: remember its ``id`` for as long as ``tolerance_s``, and ignore one that you know.
 
     Args:
-        secret: of the webhook, shown when it was registered.
-        signature: the header ``Grovekeeper-Signature``.
+        secret: of the webhook, shown when it was registered or rotated.
+        signature: the header ``Grovekeeper-Signature``. For a time after a rotation it has the signatures of the new
+            and of the earlier secret, either of which suffices.
         body: the bytes of the body as they arrived.
         tolerance_s: largest age of the signature in seconds.
 
@@ -35,7 +36,7 @@ def verified(secret: str, signature: str, body: bytes, *, tolerance_s: int = 300
     if match is None or abs(time.time() - int(match[1])) > tolerance_s:
         raise SignatureInvalid
     mac = hmac.new(secret.encode(), match[1].encode() + b"." + body, hashlib.sha256).hexdigest()
-    if not hmac.compare_digest(mac, match[2]):
+    if not any(hmac.compare_digest(mac, stated) for stated in match[2].split(",v1=")):
         raise SignatureInvalid
     event: dict[str, Any] = json.loads(body)
     return event

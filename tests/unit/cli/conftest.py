@@ -184,6 +184,10 @@ EXTERNAL = {
     "per": "row", "event": None, "declared": {}, "attested_by": "key_3", "receipt": "Declared: at most ε = 0.5",
 }  # fmt: skip
 CREATED_KEY = {"id": "key_2", "name": "ann", "key": "key_2." + "t" * 43, "roles": [], "expires_at": None}
+ROTATED_WEBHOOK = {
+    "id": "wh_1", "url": "https://hooks.test/", "events": ["job.ended"], "threshold": None, "created_by": "key_2",
+    "created_at": "2026", "waiting": 0, "failures": 0, "earlier_secret_until": "2027", "secret": "whsec_" + "t" * 44,
+}  # fmt: skip
 LISTED_KEY = {
     "id": "key_2", "name": "ann", "issuer": None, "roles": ["auditor"], "created_at": "2026", "expires_at": "2027",
     "rotated_at": None, "revoked_at": None, "last_used_at": None,
@@ -413,6 +417,7 @@ ANSWERS: dict[tuple[str, str], tuple[int, Any]] = {
     ("GET", "/keys"): (200, {"keys": [LISTED_KEY], "next": None}),
     ("POST", "/keys/key_2/secret"): (201, CREATED_KEY),
     ("DELETE", "/keys/key_2"): (204, None),
+    ("POST", "/datasets/census/webhooks/wh_1/secret"): (201, ROTATED_WEBHOOK),
 }  # fmt: skip
 
 

@@ -196,6 +196,10 @@ COMMANDS: list[tuple[list[str], list[str]]] = [
     (["keys", "list"], ["ann", "auditor", "2027"]),
     (["keys", "rotate", "key_2"], ["key_2." + "t" * 43, "shown once"]),
     (["keys", "revoke", "key_2"], ["key_2 opens nothing"]),
+    (
+        ["webhooks", "rotate", "census", "wh_1", "--overlap", "60"],
+        ["wh_1, shown this once: whsec_" + "t" * 44, "the earlier secret signs until 2027, too"],
+    ),
 ]
 
 

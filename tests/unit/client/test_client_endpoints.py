@@ -56,6 +56,11 @@ CALLS: list[tuple[Callable[[Client], object], str, str, object]] = [
         lambda c: c.create_webhook("a", "https://h.test", ["job.ended"]),
         "POST", "/datasets/a/webhooks", {"url": "https://h.test", "events": ["job.ended"], "threshold": None},
     ),
+    (lambda c: c.rotate_webhook("a", "wh_1"), "POST", "/datasets/a/webhooks/wh_1/secret", {}),
+    (
+        lambda c: c.rotate_webhook("a", "wh_1", overlap_s=0),
+        "POST", "/datasets/a/webhooks/wh_1/secret", {"overlap_s": 0},
+    ),
     (lambda c: c.delete_webhook("a", "wh_1"), "DELETE", "/datasets/a/webhooks/wh_1", None),
     (lambda c: c.deployment("a"), "GET", "/ledger/a/deployment", None),
     (lambda c: c.inclusion("a", 3), "GET", "/ledger/a/proofs?sequence=3", None),

@@ -4,6 +4,7 @@ import base64
 import ipaddress
 import socket
 import threading
+from functools import partial
 from typing import Any
 
 import pytest
@@ -107,7 +108,7 @@ def test_a_name_that_no_server_resolves_does_not_stop_the_thread(monkeypatch: py
 def test_the_standard_s_own_example_has_the_signature_that_the_standard_states() -> None:
     secret, delivery_id = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", "msg_p5jXN8AQM9LWM0D4loKWxJek"
     body = b'{"test": 2432232314}'
-    signature = sender.standard_signature(secret, body, delivery_id=delivery_id, at_s=1_614_265_330)
+    signature = sender.standard_signature((secret,), body, delivery_id=delivery_id, at_s=1_614_265_330)
     assert signature == "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE="
 
 
@@ -117,6 +118,14 @@ def test_a_secret_of_an_earlier_version_signs_as_the_plain_base64_of_its_bytes()
     plain = base64.b64encode(key).decode()
     assert earlier != plain.rstrip("="), "the two alphabets differ here"
     first, second = (
-        sender.standard_signature(f"whsec_{text}", b"{}", delivery_id="whd_a", at_s=1) for text in (earlier, plain)
+        sender.standard_signature((f"whsec_{text}",), b"{}", delivery_id="whd_a", at_s=1) for text in (earlier, plain)
     )
     assert first == second
+
+
+def test_two_secrets_make_two_signatures_in_each_header_the_new_one_first() -> None:
+    new, earlier = (f"whsec_{base64.b64encode(bytes([byte]) * 32).decode()}" for byte in (1, 2))
+    standard = partial(sender.standard_signature, body=b"{}", delivery_id="whd_a", at_s=1)
+    assert standard((new, earlier)) == f"{standard((new,))} {standard((earlier,))}"
+    own = partial(sender.signature, body=b"{}", at_s=1)
+    assert own((new, earlier)) == f"{own((new,))},{own((earlier,)).removeprefix('t=1,')}"

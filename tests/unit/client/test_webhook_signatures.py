@@ -1,0 +1,41 @@
+"""A receiver believes a request that any of its signatures proves, and no other."""
+
+import time
+
+import pytest
+
+from app.webhooks import sender
+from grovekeeper_client.webhooks import SignatureInvalid, verified
+
+NEW, EARLIER, FOREIGN = "whsec_bmV3", "whsec_ZWFybGllcg==", "whsec_Zm9yZWlnbg=="
+BODY = b'{"id":"whd_a"}'
+
+
+def _signed(*secrets: str, age_s: int = 0) -> str:
+    return sender.signature(secrets, BODY, at_s=int(time.time()) - age_s)
+
+
+@pytest.mark.parametrize("secrets", [(NEW,), (NEW, EARLIER), (EARLIER, NEW)])
+def test_one_of_the_signatures_suffices(secrets: tuple[str, ...]) -> None:
+    for secret in secrets:
+        assert verified(secret, _signed(*secrets), BODY) == {"id": "whd_a"}
+    with pytest.raises(SignatureInvalid):
+        verified(FOREIGN, _signed(*secrets), BODY)
+
+
+def test_two_signatures_prove_neither_another_body_nor_another_time() -> None:
+    with pytest.raises(SignatureInvalid):
+        verified(NEW, _signed(NEW, EARLIER), BODY + b" ")
+    with pytest.raises(SignatureInvalid):
+        verified(NEW, _signed(NEW, EARLIER, age_s=301), BODY)
+
+
+def test_a_header_of_another_form_is_refused() -> None:
+    time_part, first, second = _signed(NEW, EARLIER).split(",")
+    for header in (
+        time_part, f"{first},{second}", f"{first},{time_part}", f"{time_part},{first},", f"{time_part},,{first}",
+        f"{time_part},{first};{second}", f"{time_part},{first},v0={'0' * 64}", f"{time_part}," + ",".join([first] * 9),
+        f"{time_part},{first}\n", f"{time_part},{first.upper()}",
+    ):  # fmt: skip
+        with pytest.raises(SignatureInvalid):
+            verified(NEW, header, BODY)
