@@ -12,7 +12,7 @@ from app.services.pagination import PageRequest
 from app.services.spending.training import show_plan
 from app.wire.ledger import ExternalIn
 from app.wire.spending import PlanIn
-from tests.support.crash_scene import OWNER, Scene
+from tests.support.crash_scene import ADMIN, OWNER, Scene
 from tests.support.ruled import SECOND, grant, set_rules
 
 PAGE = PageRequest()
@@ -77,3 +77,11 @@ def test_a_dataset_whose_date_of_erasure_has_come_admits_nothing(scene: Scene) -
         session.get_one(RulesRow, scene.dataset_id).erase_rows_at = database.now(session)
     (account,) = list_balances(scene.installation, OWNER, PAGE).datasets
     assert (account.available, account.limited_by) == ("0", "erasure_due")
+
+
+@pytest.mark.parametrize(("role", "may_submit"), [("predictor", False), ("auditor", False), ("analyst", True)])
+def test_a_key_whose_role_admits_no_job_is_told_so_whatever_fits(scene: Scene, role: str, *, may_submit: bool) -> None:
+    grant(scene, role)
+    standing = standings(scene.installation, SECOND, [scene.dataset_id])[scene.dataset_id]
+    assert (standing.role, standing.may_submit, standing.largest_that_fits) == (role, may_submit, "3")
+    assert standings(scene.installation, ADMIN, [scene.dataset_id])[scene.dataset_id].may_submit

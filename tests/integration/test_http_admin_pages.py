@@ -164,7 +164,7 @@ def test_frozen_datasets_are_listed(idle_server: Server) -> None:
     assert dataset not in section(browser.get("/ui/admin").text, "frozen")
     browser.post(f"/ui/datasets/{dataset}/rules", data={"frozen": "yes"})
     assert dataset in section(browser.get("/ui/admin").text, "frozen")
-    assert "Frozen by its owner" in browser.get("/", params={"name": declared["name"]}).text
+    assert "Frozen: no job is accepted." in browser.get("/", params={"name": declared["name"]}).text
     browser.post(f"/ui/datasets/{dataset}/rules", data={})
     assert dataset not in section(browser.get("/ui/admin").text, "frozen")
 

@@ -143,6 +143,8 @@ def test_what_is_left_and_what_fits_are_explained_by_one_limit(idle_server: Serv
     browser, dataset = signed_in(idle_server, idle_server.admin), declared["id"]
     search = {"name": declared["name"]}
     assert "limited by" not in browser.get("/", params=search).text
+    predictor = signed_in(idle_server, idle_server.granted(dataset, "predictor"))
+    assert "Your key may not submit them: that takes the role analyst." in predictor.get("/", params=search).text
     quota = {"keys": [idle_server.admin.id], "cap": "0.5"}
     rules = {"largest_job": None, "approval_above": None, "quotas": [quota], "frozen": False, "erase_rows_at": None}
     idle_server.admin.http.put(f"/datasets/{dataset}/rules", json=rules).raise_for_status()

@@ -23,6 +23,7 @@ NAMES = {
     "grovekeeper_accounts": "gauge",
     "grovekeeper_accounts_near_cap": "gauge",
     "grovekeeper_admissions": "counter",
+    "grovekeeper_changed_cells": "counter",
     "grovekeeper_database_errors": "counter",
     "grovekeeper_deliveries": "gauge",
     "grovekeeper_duration_seconds": "histogram",

@@ -183,6 +183,7 @@ def test_the_list_is_searched_by_name_and_says_what_fits_and_who_one_is(idle_ser
     assert (f"{word}-full" in first, f"{word}-empty" in second) == (True, True), "the fullest first"
     assert ("your role: analyst" in first, "your role: auditor" in second) == (True, True)
     assert (">0.5</strong> fit now" in first, ">0.75</strong> fit now" in second) == (True, True)
+    assert ("may not submit" in first, "may not submit" in second) == (False, True)
     named = caller.http.get("/datasets", params={"name": f"{word}-f"}).json()["datasets"]
     assert [dataset["id"] for dataset in named] == [full]
     nothing = signed_in(idle_server, caller).get("/", params={"name": "100%_"}).text
@@ -246,7 +247,7 @@ def test_a_quote_shows_the_population_that_refuses_and_the_odds_of_the_job(idle_
     dataset = idle_server.uploaded(population=name)["id"]
     browser, path = signed_in(idle_server, idle_server.admin), f"/ui/datasets/{dataset}/train"
     page = browser.get(path, params={"algorithm": "mrf", "epsilon": "2"}).text
-    assert f"The cap of the population {name} leaves less" in page
+    assert f"Limited by the cap of the population {name}, which leaves less" in page
     assert "0 of 1 ε charged" in page
     assert "Ask for ε = 1 instead" in page
     assert "guesses right at most 89 % of the time" in page, "1 / (1 + exp(-2))"

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from sqlalchemy.orm import Session
 
 from app.access import grants
-from app.access.grants import MANAGE_DATASET, SEE_DATASET, Principal, Role
+from app.access.grants import MANAGE_DATASET, SEE_DATASET, TRAIN, Principal, Role
 from app.core import stamps
 from app.core.errors import RoleMissing, Unavailable
 from app.core.sealed_files import SealedFile, StorageKeys
@@ -59,10 +59,12 @@ def list_datasets(
 class Standing:
     """What a key may do on a dataset: its granted role, and the largest ε of one job that fits now.
 
-    The ε is the minimum over budget, population and rules, of which ``limited_by`` names the smallest.
+    The ε is the minimum over budget, population and rules, of which ``limited_by`` names the smallest. A key whose
+    roles do not include ``analyst`` may submit no job, whatever fits.
     """
 
     role: str | None
+    may_submit: bool
     largest_that_fits: str
     limited_by: LimitedBy
 
@@ -74,14 +76,12 @@ def standings(installation: Installation, principal: Principal, ids: Sequence[st
         shown = [dataset for dataset in ids if visible is None or dataset in visible]
         balances = statements.balances_for(session, shown, principal.key_id)
         roles = grants.granted_to(session, principal)
-    return {
-        dataset: Standing(
-            roles.get(dataset),
-            balances[dataset].largest_that_fits,
-            balances[dataset].limited_by,
-        )
-        for dataset in shown
-    }
+    return {dataset: _standing(principal, roles.get(dataset), balances[dataset]) for dataset in shown}
+
+
+def _standing(principal: Principal, role: str | None, balance: statements.Balance) -> Standing:
+    acts_as = principal.acts_as(None if role is None else Role(role))
+    return Standing(role, not acts_as.isdisjoint(TRAIN), balance.largest_that_fits, balance.limited_by)
 
 
 def dataset_out(session: Session, dataset: catalog.Dataset, principal: Principal) -> DatasetOut:

@@ -132,6 +132,7 @@ class PrivateForestClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[m
             ValueError: ``X`` was passed without ``upload=True``, or ``X`` and ``y`` break the schema.
             SpendingLimit: this estimator and its clones would spend more than ``max_epsilon``.
             Refused: the budget of the service does not cover the price.
+            JobUnfinished: the job waits for an approval. It goes on and counts as spent; its ``job`` has the id.
         """
         if X is None and not self.upload:
             self.model_ = self._train(self._service().dataset(self.dataset), is_counted=True)
