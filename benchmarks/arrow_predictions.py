@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from app.core import limits
+from app.core.logging import Tally
 from app.forests import released_forest
 from app.forests.catalogue import PlanRequest, plan
 from app.forests.data.sanitiser import SanitisedColumns, SanitisedRows, sanitise_prediction_columns
@@ -84,7 +85,7 @@ def cpu_s(call: Callable[[], object]) -> float:
 def measure(n_categorical: int) -> None:
     """Prints the figures for one schema."""
     schema = schema_of(n_categorical)
-    model = PredictingModel("md", grown(schema))
+    model = PredictingModel("md", "digest", grown(schema), Tally())
     body = stream_of(table_of(schema, limits.MAX_PREDICTION_ROWS))
 
     def decoded() -> SanitisedColumns:
@@ -95,7 +96,7 @@ def measure(n_categorical: int) -> None:
     steps: dict[str, Callable[[], object]] = {
         "decode": decoded,
         "predict": lambda: model.predict(columns, read_out=None),
-        "write": lambda: predicted.answer(PredictionForm.ARROW),
+        "write": lambda: predicted.answer(PredictionForm.ARROW, model_id=model.id, counts=False),
     }
     seconds = {name: cpu_s(step) for name, step in steps.items()}
     seconds |= {"decode and predict": seconds["decode"] + seconds["predict"], "all": sum(seconds.values())}

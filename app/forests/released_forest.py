@@ -11,8 +11,8 @@ from __future__ import annotations
 import json
 import math
 import secrets
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, is_dataclass
 from typing import Any, cast
 from weakref import WeakKeyDictionary
 
@@ -116,6 +116,34 @@ def is_prepared(forest: Forest, schema: Schema) -> bool:
     return _shared(_settled(forest, None)) in _predictor(forest, schema).readers
 
 
+def memory_bytes(forest: Forest) -> int:
+    """Bytes of the arrays of a forest, and of those that its read-outs keep, which may be several times as many."""
+    known = _predictors.get(forest)
+    kept = () if known is None else tuple(known.kept_bytes.values())
+    return sum(array.nbytes for array in forest.arrays.values()) + sum(kept)
+
+
+def _kept_bytes(reader: Reader, forest: Forest) -> int:
+    """Bytes of the arrays of a reader that are not those of its forest."""
+    released = {id(array) for array in _arrays(forest.arrays)}
+    return sum({id(array): array.nbytes for array in _arrays(reader) if id(array) not in released}.values())
+
+
+def _arrays(kept: object) -> Iterator[NDArray[Any]]:
+    """The arrays in a value, at any depth; of a view, the array that it shows."""
+    if isinstance(kept, np.ndarray):
+        yield kept.base if isinstance(kept.base, np.ndarray) else kept
+        return
+    if isinstance(kept, Mapping):
+        parts: Iterable[object] = kept.values()
+    elif isinstance(kept, tuple):
+        parts = kept
+    else:
+        parts = vars(kept).values() if is_dataclass(kept) else ()
+    for part in parts:
+        yield from _arrays(part)
+
+
 @dataclass(frozen=True)
 class _Predictor:
     """What the predictions of a forest share. It holds no reference to the forest, so that the forest can be freed.
@@ -124,11 +152,13 @@ class _Predictor:
         schema: public.
         rows: sanitises rows of requests.
         readers: by read-out, those that have predicted.
+        kept_bytes: by read-out, of the arrays that its reader keeps.
     """
 
     schema: Schema
     rows: RequestRows
     readers: dict[str, Reader] = field(default_factory=dict)
+    kept_bytes: dict[str, int] = field(default_factory=dict)
 
 
 _predictors: WeakKeyDictionary[Forest, _Predictor] = WeakKeyDictionary()
@@ -173,6 +203,7 @@ def _reader(forest: Forest, schema: Schema, read_out: str) -> Reader:
     # Readers pack trees and load compiled code at their first use, and so does the bounding of cells.
     reader(_one_row(schema))
     bound_cells(np.empty((0, 1)), np.empty((0, 4)))
+    predictor.kept_bytes[shared] = _kept_bytes(reader, forest)
     predictor.readers[shared] = reader
     return reader
 

@@ -5,7 +5,7 @@ A file is written once and never changed, so a cached artifact is never stale.
 
 import hashlib
 import threading
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from datetime import datetime
 from typing import BinaryIO
 
@@ -112,8 +112,16 @@ class ArtifactCache:
         data = self._store.get(digest)
         artifact = released_forest.loads(data)
         with self._lock:
-            self._loaded[digest] = artifact, _memory(data)
+            self._loaded[digest] = artifact, _MEMORY_OF_JSON * int.from_bytes(data[:8], "little")
         return artifact
+
+    def recount(self, digest: str) -> None:
+        """Counts the memory of an artifact again after a prediction, which may have prepared its trees for a read-out.
+
+        The least recently used artifacts make room.
+        """
+        with self._lock, suppress(KeyError):
+            self._loaded[digest] = self._loaded.pop(digest)
 
     @property
     def size_bytes(self) -> int:
@@ -135,11 +143,7 @@ class ArtifactCache:
             self._loaded.pop(digest, None)
 
 
-def _memory(data: bytes) -> int:
-    """Approximate bytes of memory for an artifact: its arrays, and its header, which is JSON."""
-    return len(data) + (_MEMORY_OF_JSON - 1) * int.from_bytes(data[:8], "little")
-
-
 def _size(loaded: "tuple[Artifact, int]") -> int:
-    """Bytes of memory, as the cache counts them. An artifact larger than the cache is cached alone."""
-    return min(loaded[1], limits.MAX_CACHED_ARTIFACT_BYTES)
+    """Bytes of memory: arrays and JSON, as the cache counts them. An artifact larger than the cache is cached alone."""
+    artifact, json_bytes = loaded
+    return min(json_bytes + released_forest.memory_bytes(artifact.forest), limits.MAX_CACHED_ARTIFACT_BYTES)

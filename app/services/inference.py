@@ -302,7 +302,9 @@ def infer(
         version: id of the model that the name is expected to address; ``None``: any.
     """
     model = versioned_model(installation, principal, name, version)  # first: what a body may cost depends on the model
-    return _predicted(model, name, *read_request(body, json_lengths, model.schema))
+    answer = _predicted(model, name, *read_request(body, json_lengths, model.schema))
+    installation.cache.recount(model.digest)
+    return answer
 
 
 def infer_at_once(

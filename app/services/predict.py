@@ -138,10 +138,12 @@ class PredictingModel:
     """A loaded model and its id.
 
     Attributes:
+        digest: of the artifact.
         changed_cells: where all cells of requests are counted that the model does not see as they were sent.
     """
 
     id: str
+    digest: str
     artifact: Artifact
     changed_cells: Tally[str]
 
@@ -224,8 +226,11 @@ def predict(
     """
     model = predicting_model(installation, principal, address)  # first: what a body may cost depends on the model
     if form is PredictionForm.ARROW:
-        return model.answer_table(body, answer_form)
-    return model.answer(decode(body, model.schema), answer_form)
+        answer = model.answer_table(body, answer_form)
+    else:
+        answer = model.answer(decode(body, model.schema), answer_form)
+    installation.cache.recount(model.digest)
+    return answer
 
 
 def answer_at_once(installation: Installation, principal: Principal, address: str, body: bytes) -> bytes | None:
@@ -250,13 +255,14 @@ def loaded_model(installation: Installation, principal: Principal, address: str)
     artifact = None if addressed is None else installation.cache.loaded(addressed.digest)
     if addressed is None or artifact is None or not forests.is_prepared(artifact.forest, artifact.schema):
         return None
-    return PredictingModel(addressed.model_id, artifact, installation.changed_cells)
+    return PredictingModel(addressed.model_id, addressed.digest, artifact, installation.changed_cells)
 
 
 def predicting_model(installation: Installation, principal: Principal, address: str) -> PredictingModel:
     """Loads a model with which the caller may predict."""
     addressed = address_of(installation, principal, address)
-    return PredictingModel(addressed.model_id, installation.cache.get(addressed.digest), installation.changed_cells)
+    artifact = installation.cache.get(addressed.digest)
+    return PredictingModel(addressed.model_id, addressed.digest, artifact, installation.changed_cells)
 
 
 def address_of(installation: Installation, principal: Principal, address: str) -> Addressed:
@@ -357,3 +363,4 @@ def prepare_newest(installation: Installation) -> None:
     for row in newest:
         artifact = installation.cache.get(row.digest)
         forests.prepare(artifact.forest, artifact.schema)
+        installation.cache.recount(row.digest)

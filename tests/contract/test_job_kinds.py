@@ -1,5 +1,6 @@
 """Profiles and evaluations pass through the queue, the charge and the settling of training jobs."""
 
+import json
 import shutil
 import stat
 from collections.abc import Callable
@@ -59,6 +60,18 @@ def test_models_that_nobody_asks_are_loaded_up_to_a_limit(scene: Scene, monkeypa
     model(scene, "b")
     predict.prepare_newest(scene.installation)
     assert cache.size_bytes == size
+
+
+def test_what_a_prediction_keeps_counts_as_memory_of_its_model(scene: Scene) -> None:
+    cache, model_id = scene.installation.cache, model(scene, "a")
+    with scene.installation.database.read() as session:
+        artifact = cache.get(registered.find(session, model_id).digest)
+    sizes = [cache.size_bytes]
+    for read_out in forests.read_outs(artifact.forest)[:2]:
+        body = json.dumps({"columns": {"age": [3]}, "read_out": read_out}).encode()
+        predict.predict(scene.installation, OWNER, model_id, body)
+        sizes.append(cache.size_bytes)
+    assert sizes == sorted(set(sizes)), "each read-out keeps values of its own"
 
 
 def test_the_newest_model_is_prepared_before_a_request_needs_it(scene: Scene) -> None:

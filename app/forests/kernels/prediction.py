@@ -237,7 +237,7 @@ class PackedTrees:
         n_features: int,
     ) -> PackedTrees:
         n_trees, n_nodes = number.shape
-        values = require(values, np.float64, shape=(n_trees, n_nodes + 1, None), name="values")
+        values = require(values.swapaxes(1, 2), np.float64, shape=(n_trees, None, n_nodes + 1), name="values")
         n_turns, turn = _turns(right)
         return cls(
             number.astype(np.uint32),
@@ -245,7 +245,7 @@ class PackedTrees:
             right,
             np.concatenate([[0], np.cumsum(n_turns)]).astype(np.int64),
             turn,
-            np.ascontiguousarray(values.transpose(0, 2, 1)),
+            values,
             n_features,
         )
 

@@ -75,6 +75,11 @@ def leaf_values(counts: NDArray[np.int64], read_out: str, *, noise_scale: float)
     return values
 
 
+def by_output(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The values of leaves as an array whose memory is in the order of packed trees, which then need no copy of it."""
+    return np.ascontiguousarray(values.transpose(0, 2, 1)).transpose(0, 2, 1)
+
+
 def to_probabilities(sums: NDArray[np.float64], read_out: str) -> NDArray[np.float64]:
     """Class probabilities of rows from the sums of their leaves' values; rows sum to 1."""
     return softmax(sums) if read_out == LOGARITHMIC else normalised(sums)
@@ -246,4 +251,4 @@ class LeafFamily:
         else:
             values = leaf_values(arrays["counts"], read_out, noise_scale=noise_scale(leaves_of(plan.event)))
         encoding = encoding_of(schema, plan.parameters["n_bins"], plan.profile)
-        return PooledSums(LeafSums(encoding, arrays, values), read_out)
+        return PooledSums(LeafSums(encoding, arrays, by_output(values)), read_out)

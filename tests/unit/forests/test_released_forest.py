@@ -19,6 +19,7 @@ from app.forests.data.sanitiser import SanitisedColumns, SanitisedRows
 from app.forests.forest_release import grow
 from app.forests.noise.randomness import SystemRandomness
 from app.forests.released_forest import ArtifactInvalid
+from app.forests.trees.leaf_read_out import PooledSums
 from tests.support.schemas import schema_of
 
 SCHEMA = schema_of(
@@ -30,7 +31,8 @@ SCHEMA = schema_of(
 
 def forest(slug: str = "mrf", n_rows: int = 40, **parameters: object) -> Forest:
     shape = {"n_estimators": 2, "max_depth": 3, **parameters}
-    settled = plan(PlanRequest(slug, shape, Fraction(1), 100), SCHEMA)
+    account = {"accountant": "gdp", "delta": Fraction(1, 10**6)} if slug == "nbrt" else {}
+    settled = plan(PlanRequest(slug, shape, Fraction(1), 100, **account), SCHEMA)
     generator = np.random.default_rng(3)
     columns = SanitisedColumns(
         (generator.uniform(-1, 0.1, n_rows), generator.integers(0, 3, n_rows).astype(np.int32)), n_rows
@@ -41,7 +43,32 @@ def forest(slug: str = "mrf", n_rows: int = 40, **parameters: object) -> Forest:
     return grow(settled, SCHEMA, rows, SystemRandomness(), on_tree_done=lambda: None)
 
 
+ROW = SanitisedColumns((np.zeros(1), np.zeros(1, dtype=np.int32)), 1)
 METADATA = {"schema": SCHEMA.to_json(), "guarantee": {"text": "ε = 1"}, "receipt": "words"}
+
+
+@pytest.mark.parametrize("slug", ["mrf", "rdt-pa", "rpf", "nbrt", "bms-rf"])
+def test_the_memory_of_a_forest_is_that_of_its_arrays_and_of_each_read_out_that_was_used(slug: str) -> None:
+    grown = forest(slug)
+    released = sum(array.nbytes for array in grown.arrays.values())
+    sizes = [released_forest.memory_bytes(grown)]
+    for read_out in released_forest.read_outs(grown):
+        released_forest.probabilities(grown, SCHEMA, ROW, read_out=read_out)
+        sizes.append(released_forest.memory_bytes(grown))
+    assert sizes[0] == released
+    assert sizes[1] >= released + grown.plan.n_trees * 2**3 * 8, "at least one float for each leaf"
+    assert sizes == sorted(sizes)
+    released_forest.probabilities(grown, SCHEMA, ROW, read_out=None)
+    assert released_forest.memory_bytes(grown) == sizes[-1]
+
+
+@pytest.mark.parametrize("slug", ["mrf", "rpf"])
+def test_prediction_keeps_the_values_of_leaves_once(slug: str) -> None:
+    grown = forest(slug)
+    released_forest.prepare(grown, SCHEMA)
+    (reader,) = released_forest._predictor(grown, SCHEMA).readers.values()
+    assert isinstance(reader, PooledSums)
+    assert np.shares_memory(reader.sums.values, reader.sums.packed.trees.values)
 
 
 @pytest.mark.parametrize("slug", ["mrf", "rdt-pa"])

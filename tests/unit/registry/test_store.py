@@ -1,5 +1,7 @@
 """Tests that the cache loads an artifact once and evicts by least recent use and size in memory."""
 
+from types import SimpleNamespace
+
 import pytest
 
 from app.core import limits
@@ -21,7 +23,14 @@ class Store:
 
 @pytest.fixture
 def loads(monkeypatch):
-    monkeypatch.setattr(released_forest, "loads", len)
+    """Artifacts whose forests have a number of bytes, which grows with predictions."""
+
+    def load(data):
+        n_bytes = len(data) - int.from_bytes(data[:8], "little")
+        return SimpleNamespace(size=len(data), forest=SimpleNamespace(n_bytes=n_bytes))
+
+    monkeypatch.setattr(released_forest, "loads", load)
+    monkeypatch.setattr(released_forest, "memory_bytes", lambda forest: forest.n_bytes)
     monkeypatch.setattr(limits, "MAX_CACHED_ARTIFACT_BYTES", 80)
 
 
@@ -43,7 +52,7 @@ def test_artifacts_are_evicted_by_recent_use_and_a_large_artifact_is_cached_alon
     store = Store(**sizes)
     loaded = ArtifactCache(store)
     for digest in gets:
-        assert loaded.get(digest) == 8 + sum(sizes[digest])
+        assert loaded.get(digest).size == 8 + sum(sizes[digest])
     assert store.reads == list(reads)
 
 
@@ -56,3 +65,19 @@ def test_a_deleted_artifact_is_read_again():
     loaded.forget("a")
     loaded.get("a")
     assert store.reads == ["a", "a"]
+
+
+@pytest.mark.usefixtures("loads")
+def test_what_predictions_keep_counts_as_memory_of_the_artifact():
+    store = Store(a=(0, 24), b=(0, 24))
+    loaded = ArtifactCache(store)
+    loaded.get("a")
+    loaded.get("b").forest.n_bytes += 20
+    assert loaded.size_bytes == 64
+    loaded.recount("b")
+    assert loaded.size_bytes == 52, "the other artifact made room"
+    assert loaded.loaded("a") is None
+    loaded.recount("a")
+    assert loaded.size_bytes == 52
+    loaded.get("b")
+    assert store.reads == ["a", "b"]

@@ -14,7 +14,7 @@ from app.forests.contract.plan import Forest, Layout, Layouts, Plan
 from app.forests.data.sanitiser import SanitisedColumns
 from app.forests.data.schema import Schema
 from app.forests.trees import leaf_read_out
-from app.forests.trees.leaf_read_out import LeafFamily, LeafSums, PooledSums
+from app.forests.trees.leaf_read_out import LeafFamily, LeafSums, PooledSums, by_output
 
 PROJECTION = "projection"
 _TREES = LeafFamily()
@@ -94,7 +94,7 @@ def _weighed(layer: PooledSums, n_trees: int) -> LeafSums:
     else:
         values /= n_trees
     own_votes = layers.of_leaves(sums.arrays, values.shape[2])
-    return LeafSums(sums.encoding, sums.arrays, np.concatenate([values, own_votes], axis=2))
+    return LeafSums(sums.encoding, sums.arrays, by_output(np.concatenate([values, own_votes], axis=2)))
 
 
 def layer_arrays(arrays: Mapping[str, NDArray[Any]], trees: slice) -> dict[str, NDArray[Any]]:

@@ -28,7 +28,7 @@ from app.forests.contract.plan import (
 from app.forests.data.encoding import COLUMNS_PER_PAIR, NO_SPLIT, Encoding, pairs_of_schema
 from app.forests.data.schema import Schema
 from app.forests.kernels.boosting import SCORE_BITS, UNIT
-from app.forests.trees.leaf_read_out import LeafSums, PooledSums
+from app.forests.trees.leaf_read_out import LeafSums, PooledSums, by_output
 
 
 class ReweightedFamily:
@@ -85,7 +85,7 @@ class ReweightedFamily:
             for index, (counts, selections) in enumerate(trees)
         ]
         encoding = encoding_of(forest.plan, schema, forest.arrays["cuts"])
-        return LeafSums(encoding, forest.arrays, np.stack(scored) / 2**SCORE_BITS)
+        return LeafSums(encoding, forest.arrays, by_output(np.stack(scored) / 2**SCORE_BITS))
 
 
 def encoding_of(plan: Plan, schema: Schema, cuts: NDArray[np.uint16]) -> Encoding:
