@@ -2,11 +2,15 @@
 
 import json
 import os
+import re
+import shutil
 import signal
 import socket
 import sqlite3
 import stat
 import subprocess
+import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -86,6 +90,39 @@ def _all_gone(processes: list[psutil.Process], *, within_s: float) -> bool:
             return True
         time.sleep(0.05)
     return False
+
+
+_ON_A_SMALL_DISK = (
+    *("unshare", "--user", "--map-root-user", "--mount", "sh", "-c"),
+    'mount -t tmpfs -o size=32m small "$1" && shift && exec "$@"',
+    "sh",
+)
+"""Runs a command for which a folder, the first argument, is a disk of 32 MiB; other processes see no change."""
+
+
+@pytest.mark.skipif(
+    shutil.which("unshare") is None
+    or subprocess.run([*_ON_A_SMALL_DISK, tempfile.gettempdir(), "true"], capture_output=True).returncode != 0,
+    reason="this system lets nobody mount a disk",
+)
+@pytest.mark.parametrize("command", ["serve", "api"])
+def test_on_a_small_disk_the_service_takes_no_request_and_says_why(
+    environ: dict[str, str], tmp_path: Path, command: str
+) -> None:
+    home = Path(environ["GROVEKEEPER_HOME"])
+    home.mkdir()
+    program = [sys.executable, "-m", "app.cli", command, "--port", "0"]
+    done = subprocess.run(
+        [*_ON_A_SMALL_DISK, str(home), *program],
+        env=environ,
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=_GIVE_UP_S,
+    )
+    assert (done.returncode, done.stdout) == (1, ""), "it never said that it answers"
+    assert re.search(rf"\b(3[01]|2\d) MiB are free on the disk of {re.escape(str(home))}, .* needs 64 MiB", done.stderr)
+    assert "Traceback" not in done.stderr
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
