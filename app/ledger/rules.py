@@ -65,6 +65,8 @@ class Allowance:
         room: the largest job that the rules admit; ``None`` where no rule sets a limit.
         limited_by: the rule that decides ``room``; ``None`` where no rule sets a limit.
         room_without_approval: the largest job that needs no approval; ``None`` where no job needs one.
+        largest_job: the part of ``room`` that no job uses up; ``None`` where the rules have none.
+        used_room: the part of ``room`` that jobs use up; ``None`` where no rule sets such a limit.
     """
 
     is_frozen: bool
@@ -72,6 +74,13 @@ class Allowance:
     room: int | None
     limited_by: LimitedBy | None
     room_without_approval: int | None
+    largest_job: int | None = None
+    used_room: int | None = None
+
+    def room_after(self, amount: int) -> int | None:
+        """The largest job that the rules would admit after one of an amount; ``None`` where no rule sets a limit."""
+        rest = None if self.used_room is None else max(self.used_room - amount, 0)
+        return min((room for room in (rest, self.largest_job) if room is not None), default=None)
 
     def needs_approval(self, amount: int) -> bool:
         """Whether a job of an amount waits for an approval."""
@@ -110,7 +119,8 @@ class Rules:
 
     def allowance(self, key: str, usage: Usage, *, at: datetime) -> Allowance:
         """What the rules leave to a key at a time."""
-        room, limited_by = min(self._rooms(key, usage, at=at), default=(None, None), key=itemgetter(0))
+        rooms = list(self._rooms(key, usage, at=at))
+        room, limited_by = min(rooms, default=(None, None), key=itemgetter(0))
         return Allowance(
             is_frozen=self.is_frozen,
             is_due=self.is_due(at),
@@ -119,6 +129,8 @@ class Rules:
             room_without_approval=(
                 None if self.approval_above is None else max(self.approval_above - usage.since_approval, 0)
             ),
+            largest_job=self.largest_job,
+            used_room=min((room for room, rule in rooms if rule != "largest_job"), default=None),
         )
 
     def _rooms(self, key: str, usage: Usage, *, at: datetime) -> Iterator[tuple[int, LimitedBy]]:

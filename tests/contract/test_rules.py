@@ -137,6 +137,15 @@ def test_what_fits_is_the_least_of_budget_and_rules(scene: Scene) -> None:
     assert (balance.remaining, balance.available, balance.largest_that_fits) == ("0.5", "0.3", "0.3")
 
 
+@pytest.mark.parametrize(("quota", "after"), [("3", "0.5"), ("1", "0.5"), ("0.9", "0.4"), ("0.5", "0")])
+def test_what_fits_after_a_job_is_what_fits_then(scene: Scene, quota: str, after: str) -> None:
+    """A largest job is the same after any job; a quota and the budget are not."""
+    set_rules(scene, largest_job="0.5", quotas=[_quota(quota, OWNER.key_id)])
+    assert _quote(scene, "0.5").left_afterwards == after
+    scene.submit(key="a", epsilon="0.5")
+    assert _quote(scene, "0.1").largest_that_fits == after
+
+
 def test_a_refusal_shows_neither_rules_nor_other_keys(scene: Scene) -> None:
     set_rules(scene, largest_job="0.5", quotas=[_quota("0.7", OWNER.key_id, SECOND.key_id)])
     with pytest.raises(QuotaExceeded) as refused:

@@ -41,12 +41,14 @@ class PartQuote:
         balance: of the account in the part's scope; its room is the largest amount that budget, population and rules
             admit.
         population: name of the dataset's population if its cap leaves less than the account's.
+        room_after: the largest amount that would be admitted after this job; 0 if the job does not fit.
         closed: sentences about why the dataset admits nothing.
         needs_approval: whether the job would wait for an approval of an owner of the dataset.
     """
 
     part: PricedPart
     balance: statements.Balance
+    room_after: int
     population: str | None
     closed: Sequence[str]
     needs_approval: bool
@@ -79,7 +81,7 @@ class PartQuote:
             "remaining": self.balance.text(self.balance.remaining),
             "fits": part.amount <= self.balance.room,
             "largest_that_fits": amounts.to_text(fitting(self.balance.room)),
-            "left_afterwards": amounts.to_text(fitting(self.balance.room - part.amount)),
+            "left_afterwards": amounts.to_text(fitting(self.room_after)),
             "limited_by": self.balance.limited_by,
             "needs_approval": self.needs_approval,
             "population": self.population,
@@ -94,10 +96,14 @@ def quote_parts(session: Session, principal: Principal, parts: Sequence[PricedPa
     quotes = []
     for position, (part, balance) in enumerate(zip(parts, balances, strict=True)):
         allowance = allowances.get(part.dataset.id, rules.UNLIMITED)
+        within = balance.within(rules.room_beside(allowances, requests, position), allowance.limited_by)
+        rest, by_rules = balance.room - part.amount, allowance.room_after(rules.total_on(requests, part.dataset.id))
+        after = rest if by_rules is None else min(rest, by_rules)
         quotes.append(
             PartQuote(
                 part,
-                balance.within(rules.room_beside(allowances, requests, position), allowance.limited_by),
+                within,
+                room_after=after if part.amount <= within.room else 0,
                 population=part.dataset.row.population if balance.limited_by == "population" else None,
                 closed=[_ERASURE_DUE] if allowance.is_due else [_FROZEN] if allowance.is_frozen else [],
                 needs_approval=allowance.needs_approval(rules.total_on(requests, part.dataset.id)),
