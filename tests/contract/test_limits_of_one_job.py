@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from app.core import limits
 from app.ledger.tables import RulesRow
 from app.services.datasets.show import list_datasets, show_dataset, standings
 from app.services.ledger.balances import list_balances, show_balance
@@ -12,6 +13,7 @@ from app.services.pagination import PageRequest
 from app.services.spending.training import show_plan
 from app.wire.ledger import ExternalIn
 from app.wire.spending import PlanIn
+from tests.support import people
 from tests.support.crash_scene import ADMIN, OWNER, Scene
 from tests.support.ruled import SECOND, grant, set_rules
 
@@ -68,6 +70,22 @@ def test_what_a_key_spent_leaves_less_of_its_quota_and_the_cap_decides_again_whe
     scene.lower_cap("1", key="b")
     (account,) = list_balances(scene.installation, OWNER, PAGE).datasets
     assert (account.remaining, account.available, account.limited_by) == ("0", "0", "cap")
+
+
+def test_what_a_key_spent_on_one_dataset_counts_in_no_quota_of_another(scene: Scene) -> None:
+    """One query reads what was spent on all of them, also where it cannot name every key of every quota."""
+    other = Scene(scene.installation, people.declared(scene.installation)["id"])
+    set_rules(scene, quotas=[{"keys": OF_OWNER, "cap": "1"}])
+    set_rules(other, quotas=[{"keys": OF_OWNER, "cap": "0.7"}])
+    scene.submit(key="a", epsilon="0.25")
+
+    def left() -> dict[str, str]:
+        return {it.account: it.available for it in list_balances(scene.installation, OWNER, PAGE).datasets}
+
+    assert left() == {scene.dataset_id: "0.75", other.dataset_id: "0.7"}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(limits, "MAX_QUOTA_KEYS", 0)
+        assert left() == {scene.dataset_id: "0.75", other.dataset_id: "0.7"}
 
 
 def test_a_dataset_whose_date_of_erasure_has_come_admits_nothing(scene: Scene) -> None:

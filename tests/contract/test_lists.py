@@ -29,11 +29,20 @@ from app.services.ledger.balances import cell_out
 from app.services.pagination import PageRequest
 from app.services.spending import profiles
 from app.services.spending.evaluations import list_evaluations
+from app.wire.rules import RulesIn
 from tests.support import job_kinds, people
 from tests.support.crash_scene import ADMIN, DELTA, EVENT, OWNER, STRANGER, Scene
 from tests.support.databases import on_one_database
 from tests.support.job_kinds import evaluated
 from tests.support.ruled import grant, set_rules
+
+RULES = {
+    "largest_job": "1",
+    "approval_above": "0.5",
+    "quotas": [{"keys": [OWNER.key_id], "cap": "2"}],
+    "frozen": False,
+    "erase_rows_at": None,
+}
 
 
 @contextmanager
@@ -83,10 +92,24 @@ def test_a_list_takes_a_fixed_number_of_queries(
         for _ in range(n_more):
             dataset = people.declared(installation, population=population)["id"]
             people.upload(installation, dataset, b"age,income\n30,low\n")
+            dataset_rules.change_rules(installation, OWNER, dataset, RulesIn.model_validate(RULES))
         with _questions(installation) as queries:
             ask(installation)
         counts.append(len(queries))
     assert counts[0] == counts[1] <= 12, counts
+
+
+@on_one_database
+def test_standings_under_rules_take_a_fixed_number_of_queries(installation: Installation) -> None:
+    counts, ids = [], []
+    for n_more in (2, 7):
+        for _ in range(n_more):
+            ids.append(people.declared(installation)["id"])
+            dataset_rules.change_rules(installation, OWNER, ids[-1], RulesIn.model_validate(RULES))
+        with _questions(installation) as queries:
+            show.standings(installation, OWNER, ids)
+        counts.append(len(queries))
+    assert counts[0] == counts[1] <= 8, counts
 
 
 @on_one_database

@@ -118,6 +118,7 @@ def test_a_budget_is_low_where_the_population_leaves_little(
     deliver_due(here)
     (event,) = receiver.events(webhook.secret)
     assert (event["dataset"], event["remaining"], event["available"]) == (scene.dataset_id, "3", "1")
+    assert event["limited_by"] == "population"
 
 
 def test_a_lower_cap_of_a_population_is_told_to_its_members(

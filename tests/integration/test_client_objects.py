@@ -12,7 +12,7 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
-from grovekeeper_client import Dataset, Grovekeeper, Refused, Unreachable
+from grovekeeper_client import Dataset, Grovekeeper, JobFailed, JobUnfinished, Refused, Unreachable
 from grovekeeper_client.client import Client
 from tests.support.databases import on_one_server
 from tests.support.server import Server
@@ -43,6 +43,7 @@ def test_a_model_is_quoted_trained_used_and_measured(
     assert quote.price.amount == Decimal("0.3")
     assert quote.fits
     assert quote.largest_that_fits == dataset.balance().remaining == 90
+    assert quote.limited_by == dataset.balance().limited_by == "cap"
     assert quote.odds == {"add_remove": 0.5745, "replace_one": 0.6457}
     assert quote.why is None
     assert dataset.plan(epsilon=1).why, "auto gives its reason"
@@ -181,3 +182,20 @@ def test_frames_and_files_of_tables_are_uploaded_as_rows(gk: Grovekeeper, server
     assert reports[0] == reports[1] == reports[2]
     counts = {column["name"]: (column["clamped"], column["missing"], column["unknown"]) for column in reports[0]}
     assert (counts["age"], counts["income"]) == ((1, 0, 0), (0, 0, 1))
+
+
+@on_one_server
+def test_a_wait_ends_at_an_approval_and_at_a_timeout(gk: Grovekeeper, server: Server) -> None:
+    """The job goes on in both cases, and another wait gives its output or says why there is none."""
+    declared = server.uploaded()
+    rules = {"largest_job": None, "approval_above": "0.5", "quotas": [], "frozen": False, "erase_rows_at": None}
+    server.admin.http.put(f"/datasets/{declared['id']}/rules", json=rules).raise_for_status()
+    job = gk.dataset(declared["name"]).train("rdt-ta", epsilon=1, parameters=SMALL)
+    for timeout in (None, 3_600):
+        with pytest.raises(JobUnfinished) as caught:
+            job.wait(timeout=timeout, progress=False)
+        assert (caught.value.is_waiting, caught.value.job["id"]) == (True, job.id)
+    assert job.state == "waiting"
+    job.cancel()
+    with pytest.raises(JobFailed):
+        job.wait(timeout=0, progress=False)
