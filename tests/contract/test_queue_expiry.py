@@ -54,7 +54,9 @@ def test_a_lease_that_began_before_the_clock_was_set_back_ends_like_one_that_beg
     assert scene.end(job_id) == ("queued", None, ["reserve"])
 
 
-def test_a_serving_process_ends_a_lost_job_while_every_worker_is_busy(scene: Scene) -> None:
+def test_a_serving_process_ends_a_lost_job_while_every_worker_is_busy(
+    scene: Scene, caplog: pytest.LogCaptureFixture
+) -> None:
     """A worker sweeps between two jobs, and a job may take hours."""
     job_id, claim = submitted_and_claimed(scene)
     charge.charge_claimed(scene.installation, claim)
@@ -64,6 +66,7 @@ def test_a_serving_process_ends_a_lost_job_while_every_worker_is_busy(scene: Sce
     for task in tasks:
         task.start()
     assert eventually(lambda: scene.end(job_id)[:2] == ("failed", "lost"), within_s=60)
+    assert eventually(lambda: "a paid job was lost with its worker" in caplog.text, within_s=60)
     for task in tasks:
         task.stop()
 
