@@ -128,8 +128,8 @@ class Image:
 
     def size_mb(self, path: str) -> int:
         """Megabytes in a folder of the image."""
-        as_root = ["buildah", "run", "--isolation", "chroot", "--user", "root", self._container, "--"]
-        return int(_output([*as_root, "du", "-sm", "--one-file-system", path]).split()[0])
+        root = _output(["buildah", "mount", self._container]).strip()
+        return int(_output(["du", "-sm", "--one-file-system", f"{root}{path}"]).split()[0])
 
     @contextmanager
     def running(self, command: str) -> Iterator["Watched"]:
@@ -171,7 +171,7 @@ class Watched:
 
     def _sample(self) -> None:
         while self._process.poll() is None:
-            with suppress(psutil.NoSuchProcess, IndexError):
+            with suppress(psutil.Error, IndexError):  # a process may end, or be closed to others, at any moment
                 programs = self._programs()
                 peak_bytes = sum(program.memory_full_info().pss for program in programs)
                 self.peak_mb = max(self.peak_mb, peak_bytes // 10**6)
