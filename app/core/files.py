@@ -13,6 +13,7 @@ import io
 import logging
 import os
 import secrets
+import shutil
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
@@ -234,6 +235,13 @@ class Store(Protocol):
     def delete(self, name: str) -> None:
         """Deletes a file durably, if it exists."""
 
+    def free_bytes(self, folder: str) -> int:
+        """The free bytes of the disk of this machine on which new files of a folder are written.
+
+        Raises:
+            OSError: the folder does not exist: nothing was ever stored there.
+        """
+
     def tidy(self) -> None:
         """Removes copies on this machine whose file was deleted or replaced."""
 
@@ -280,6 +288,9 @@ class Directory:
         with suppress(FileNotFoundError):
             path.unlink()
             sync_folder(path.parent)
+
+    def free_bytes(self, folder: str) -> int:
+        return shutil.disk_usage(self.path(folder)).free
 
     def tidy(self) -> None:
         """See :meth:`Store.tidy`: there are no copies."""

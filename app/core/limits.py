@@ -186,10 +186,11 @@ MAX_EXPORTS_AT_ONCE = 4  # Threads of one API process that write exports and art
 MAX_CONVERSIONS_AT_ONCE = 1
 MAX_PREDICTIONS_AT_ONCE = 4  # Threads of one API process that predict
 READINESS_WAIT_S = 5  # Seconds that ``/readyz`` waits for the database
-MIN_FREE_DISK_BYTES = 64 * 1024 * 1024  # Free bytes on the disk of the home below which an API process is not ready
+# Free bytes on the disk of the home below which an API process is not ready, and no job is charged.
+MIN_FREE_DISK_BYTES = 64 * 1024 * 1024
 # Uploads of one API process that wait for another upload to their dataset; fewer than the threads for uploads.
 MAX_WAITING_UPLOADS = 4
-JOB_PROBE_BYTES = 1024 * 1024  # Bytes that a worker writes to the folder of a job before the charge
+JOB_PROBE_BYTES = 1024 * 1024  # Bytes that a worker writes to each place of a job's output before the charge
 CHILD_LOAD_S = 900  # Seconds in which the child of a job has to load its code, which a new machine compiles
 SWEEP_INTERVAL_S = 2.0  # Seconds between two looks of a process for jobs whose workers died
 LOAD_RETRY_S = 30  # Seconds between two attempts of a worker that could not load the code of jobs

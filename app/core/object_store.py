@@ -138,6 +138,10 @@ class ObjectStore:
         with suppress(FileNotFoundError), _answered():
             obstore.delete(self._remote, name)
 
+    def free_bytes(self, folder: str) -> int:
+        """See :meth:`app.core.files.Store.free_bytes`: a new object of any folder is first a file of the cache."""
+        return shutil.disk_usage(self._cache).free
+
     def tidy(self) -> None:
         for folder in self._unused():
             try:

@@ -258,6 +258,16 @@ def dumps(forest: Forest, metadata: Mapping[str, object]) -> bytes:
     return tensors.save(arrays, metadata={_HEADER_ENTRY: text})
 
 
+def planned_bytes(plan: Plan, schema: Schema) -> int:
+    """The size of the artifact of a plan, from public numbers: not less than it but for the metadata of the job.
+
+    The header holds plan and schema as JSON within JSON, whose quotes and backslashes are escaped.
+    """
+    layouts = catalogue.family(plan.algorithm).layouts(plan, schema).values()
+    arrays = sum(np.dtype(layout.dtype).itemsize * math.prod(layout.shape) for layout in layouts)
+    return arrays + 2 * len(json.dumps([plan.to_json(), schema.to_json()]))
+
+
 def loads(data: bytes) -> Artifact:
     """Reads and checks an artifact, so that prediction never indexes out of bounds.
 

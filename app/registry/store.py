@@ -3,7 +3,9 @@
 A file is written once and never changed, so a cached artifact is never stale.
 """
 
+import errno
 import hashlib
+import secrets
 import threading
 from contextlib import ExitStack, suppress
 from datetime import datetime
@@ -43,6 +45,18 @@ class ArtifactStore:
         with self._files.new(name_of(digest), existing="keep") as file:
             file.write(data)
         return digest
+
+    def require_room(self, n_bytes: int) -> None:
+        """Checks that an artifact can be stored now: stores a small one, removes it, and looks at the free space.
+
+        Bytes that a killed process leaves are those of an artifact without a model, which sweepers remove.
+
+        Raises:
+            OSError: the store cannot be written, or the disk has too few free bytes.
+        """
+        self.remove(self.put(secrets.token_bytes(limits.JOB_PROBE_BYTES)))
+        if self._files.free_bytes(FOLDER) < n_bytes:
+            raise OSError(errno.ENOSPC, "too little space for an artifact")
 
     def get(self, digest: str) -> bytes:
         """Reads the bytes of an artifact and checks their digest.

@@ -9,7 +9,7 @@ from typing import Any
 
 import obstore
 import pytest
-from obstore.exceptions import GenericError
+from obstore.exceptions import GenericError, PermissionDeniedError
 
 from app.core.errors import InstallationError, LedgerRewound, Unavailable
 from app.core.sealed_files import StorageKeys
@@ -30,7 +30,7 @@ from app.services.releases.release import perform
 from tests.support import people
 from tests.support.crash_scene import OWNER, Scene, open_with
 from tests.support.databases import on_one_database
-from tests.support.job_kinds import claimed
+from tests.support.job_kinds import claimed, must_not_run
 
 CHARGED = ["reserve", "charge"]
 
@@ -115,6 +115,26 @@ def test_rows_of_one_machine_train_on_another_and_a_third_has_the_model(
     assert not (first.home / "rows").exists()
     assert not (second.home / "artifacts").exists()
     assert {name.partition("/")[0] for name in _files(second.home)} <= {"cache"}, "a lost machine loses nothing"
+
+
+def test_a_store_that_takes_no_object_costs_nothing(
+    first: Installation, second: Installation, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The credential of the second machine has lost its right to write."""
+    scene = Scene.declared(first)
+    job, claim = scene.submit_job(key="k"), claimed(second)
+
+    def denied(*_: object, **__: object) -> object:
+        raise PermissionDeniedError("canary")
+
+    with monkeypatch.context() as without_right, pytest.raises(Unavailable):
+        without_right.setattr(obstore, "put", denied)
+        run_job(second, claim, must_not_run)
+    assert scene.end(job) == (JobState.RUNNING, None, ["reserve"])
+    assert "a job waits, uncharged: the home or the store of models" in caplog.text
+    assert "canary" not in caplog.text
+    run_job(second, claim, _run)
+    assert scene.end(job) == (JobState.SUCCEEDED, None, CHARGED)
 
 
 def test_places_of_units_hold_over_machines(first: Installation, second: Installation) -> None:

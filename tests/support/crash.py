@@ -175,8 +175,8 @@ def _kill_worker_at(point: str) -> None:
 
     from app.ledger import reservations as ledger
     from app.registry import models
-    from app.registry.store import ArtifactStore
     from app.services.execution import run_job
+    from app.services.spending.training import TrainKind
     from app.worker import main, supervise
 
     def kill(_: object = None) -> None:
@@ -187,9 +187,9 @@ def _kill_worker_at(point: str) -> None:
         "charge-not-committed": lambda: after(ledger, "charge_job", kill),
         "charged": lambda: after(run_job, "charge_claimed", kill),
         "child-started": lambda: after(supervise, "_start", kill),
-        "artifact-grown": lambda: before(ArtifactStore, "put", kill),
-        "artifact-half-stored": lambda: before(ArtifactStore, "put", lambda: before(os, "fsync", kill)),
-        "artifact-stored": lambda: after(ArtifactStore, "put", kill),
+        "artifact-grown": lambda: before(TrainKind, "keep", kill),
+        "artifact-half-stored": lambda: before(TrainKind, "keep", lambda: before(os, "fsync", kill)),
+        "artifact-stored": lambda: after(TrainKind, "keep", kill),
         "success-not-committed": lambda: after(models, "add", kill),
         "success-committed": lambda: before(shutil, "rmtree", kill),
         "job-ended": lambda: after(main, "run_job", kill),
@@ -205,12 +205,12 @@ def _store_places(kill: Callable[..., None]) -> dict[str, Callable[[], None]]:
     import obstore
 
     from app.core import object_store
-    from app.registry.store import ArtifactStore
+    from app.services.spending.training import TrainKind
     from app.worker import main
 
     places: dict[str, Callable[[], None]] = {
         "rows-half-copied": lambda: before(main, "run_job", lambda: after(object_store._RemoteReader, "read", kill)),
-        "artifact-put": lambda: before(ArtifactStore, "put", lambda: after(obstore, "put", kill)),
+        "artifact-put": lambda: before(TrainKind, "keep", lambda: after(obstore, "put", kill)),
     }
     assert tuple(places) == STORE_POINTS
     return places

@@ -16,7 +16,7 @@ from app.core.errors import Frozen, GrovekeeperError, LeaseLost, NotFound, RoleM
 from app.datasets import catalog, row_files
 from app.datasets.catalog import DatasetRow
 from app.db.locks import lock_rows
-from app.forests import catalogue
+from app.forests import catalogue, released_forest
 from app.forests.contract.plan import PlanInvalid
 from app.jobs import queue
 from app.jobs.queue import Claim
@@ -189,6 +189,21 @@ def _rows(installation: Installation, session: Session, part: JobPart) -> PartRo
 def row_names(part: JobPart) -> tuple[Path, ...]:
     """The names in the store of the rows of one part."""
     return tuple(Path(row_files.rows_name(part.dataset, epoch)) for epoch in part.epochs)
+
+
+def planned_bytes(session: Session, row: JobRow) -> int:
+    """The public size of the file that a job stores: of a model. Other outputs are small and go to the database.
+
+    Raises:
+        TaskNotPaid: the stored plan is not a plan of this service.
+    """
+    if row.kind != "train":
+        return 0
+    schema = catalog.find(session, row.dataset_id).living().schema
+    try:
+        return released_forest.planned_bytes(catalogue.read_plan(row.task["work"]["plan"]), schema)
+    except PlanInvalid:
+        raise TaskNotPaid from None
 
 
 def cluster_of(installation: Installation, session: Session, row: JobRow) -> DaskCluster | None:

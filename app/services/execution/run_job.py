@@ -5,6 +5,7 @@ are authenticated. Transaction 1 charges and commits; only then are rows read. T
 commits the output and ``succeeded`` together. A job that is lost between the two transactions stays charged and fails.
 """
 
+import errno
 import logging
 import shutil
 import time
@@ -37,6 +38,7 @@ from app.services.execution.charge import (
     cluster_of,
     kind_of,
     known_work,
+    planned_bytes,
     row_names,
 )
 from app.services.execution.lease import Lease, Stopped
@@ -152,6 +154,7 @@ def _charged(
         if not _lay_out_inputs(installation, claim, lease):
             return None
         _bring_rows(installation, claim, lease, stop=stop)
+        _require_room(installation, claim, lease, stop=stop)
         load(lease)
         return charge_claimed(installation, claim)
     except TaskNotPaid:
@@ -278,6 +281,31 @@ def _authenticate_rows(installation: Installation, claim: Claim) -> None:
             raise
 
 
+def _require_room(installation: Installation, claim: Claim, lease: Lease, *, stop: Stop) -> None:
+    """Checks that the output of a job can be stored; with too little space, the job waits for another machine or time.
+
+    The child writes the output, and this process stores what is a file a second time. The size is public.
+    """
+    with installation.database.read() as session:
+        n_bytes = planned_bytes(session, queue.job(session, claim.job_id))
+
+    def look() -> None:
+        needed = 2 * n_bytes + limits.MIN_FREE_DISK_BYTES
+        if shutil.disk_usage(installation.job_folder(claim.job_id).parent).free < needed:
+            raise OSError(errno.ENOSPC, "too little space for the output of a job")
+        if n_bytes:
+            installation.store.require_room(needed)
+
+    try:
+        lease.wait_for(look, stopping=stop.begun)
+    except OSError:  # nothing was charged, and the job goes back to the queue with its lease
+        _log.error(
+            "a job waits, uncharged: the home or the store of models is full or cannot be written",
+            extra={"job_id": claim.job_id},
+        )
+        raise Unavailable("the output of a job cannot be stored") from None
+
+
 def located(installation: Installation, task: JobTask) -> JobTask:
     """The task with the paths of its rows on this machine, as they are now: an erasure may have replaced a file.
 
@@ -317,7 +345,10 @@ def _run_and_end(
         _fail(installation, claim, reason=EndReason.LOST)
     except JobFailed as failure:
         _fail(installation, claim, reason=failure.reason)
-    except (OutputInvalid, OSError):
+    except OutputInvalid:
+        _fail(installation, claim, reason=EndReason.FAILED)
+    except OSError:
+        _log.error("the output of a paid job cannot be stored: the home or the store of models failed")
         _fail(installation, claim, reason=EndReason.FAILED)
     else:
         _succeed(installation, claim, output)
@@ -339,6 +370,17 @@ def _fail(installation: Installation, claim: Claim, *, reason: EndReason) -> Non
     with installation.database.write() as session:
         row = queue.leased(session, claim)
         notices.end_job(session, row, state=JobState.FAILED, reason=reason, at=installation.database.now(session))
+        parts = row.parts
+    for part in parts:  # after the commit; whatever the cause was, the line is the same
+        _log.error(
+            "a paid job failed, and its charge stays",
+            extra={
+                "job_id": claim.job_id,
+                "account_id": part.dataset,  # the account of a dataset has the dataset's id
+                "dataset_id": part.dataset,
+                "reservation_id": part.reservation_id,
+            },
+        )
 
 
 def _succeed(installation: Installation, claim: Claim, output: JobOutput) -> None:
