@@ -223,6 +223,41 @@ def _with_similar(problem: ApiProblem, client: Client) -> ApiProblem:
     return replace(problem, detail=f"{problem.detail}{problems.question(meant)}")
 
 
+def on_key(client: Client, typed: str, act: Callable[[str], Any], *, dataset: str | None = None) -> Any:
+    """Acts on the key of an id, or else of a name among the keys that the caller may list.
+
+    Args:
+        dataset: whose owner may list the keys with a grant on it; only an admin may list all keys.
+
+    Raises:
+        WrongUse: several keys have the name.
+    """
+    try:
+        return act(typed)
+    except ApiProblem as problem:
+        if problem.type != "not-found" or not problem.detail.startswith("no such key"):
+            raise
+        ids = _keys_of_name(client, typed, dataset)
+        if not ids:
+            detail = f"{problem.detail}, by this id or name; grovekeeper keys list shows an admin the ids of all keys"
+            raise replace(problem, detail=detail) from None
+    if len(ids) > 1:
+        raise WrongUse(f"several keys have this name; name one by its id: {', '.join(ids)}")
+    return act(ids[0])
+
+
+def _keys_of_name(client: Client, name: str, dataset: str | None) -> list[str]:
+    """The ids of the keys of a name that were not revoked."""
+    try:
+        every = list(client.keys())
+        return [key["id"] for key in every if key["name"] == name and key["revoked_at"] is None]
+    except ApiProblem as problem:
+        if problem.type != "role-missing":
+            raise
+    grants = [] if dataset is None else client.grants(dataset)
+    return [grant["key_id"] for grant in grants if grant["key_name"] == name and grant["revoked_at"] is None]
+
+
 def _options(group: type[Any]) -> list[inspect.Parameter]:
     hints = get_type_hints(group, include_extras=True)
     return [
@@ -254,7 +289,7 @@ DatasetArgument: TypeAlias = Annotated[str, typer.Argument(help="Name or id of t
 AccountArgument: TypeAlias = Annotated[str, typer.Argument(help="Name or id of a dataset, or id of a population.")]
 ModelArgument: TypeAlias = Annotated[str, typer.Argument(help="Id or alias of the model.")]
 JobArgument: TypeAlias = Annotated[str, typer.Argument(help="Id of the job.")]
-KeyArgument: TypeAlias = Annotated[str, typer.Argument(help="Id of the key, the part before the dot.")]
+KeyArgument: TypeAlias = Annotated[str, typer.Argument(help="Id or name of the key.", metavar="KEY")]
 
 ScopeOption: TypeAlias = Annotated[
     list[str] | None, typer.Option(help="region=EU, shard=0,1 (may be repeated), or JSON; default all cells.")

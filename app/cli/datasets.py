@@ -4,6 +4,7 @@ import json
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -22,6 +23,7 @@ from app.cli.command import (
     check_new,
     confirm,
     given,
+    on_key,
     one_attempt,
     read_bytes,
 )
@@ -381,23 +383,35 @@ def list_grants(call: Remote, dataset: DatasetArgument) -> None:
 def grant(
     call: Remote,
     dataset: DatasetArgument,
-    key_id: KeyArgument,
+    key: KeyArgument,
     role: Annotated[str, typer.Argument(help="owner, attester, analyst, predictor or auditor.")],
 ) -> None:
     """Grant a role on a dataset to a key."""
-    call.ask(lambda client: client.grant(dataset, key_id, role))
-    call.output.say(f"{key_id} is {role} on {dataset}")
+    granted = call.ask(lambda client: on_key(client, key, partial(_grant, client, dataset, role), dataset=dataset))
+    call.output.say(f"{_named(key, granted['key_id'])} is {role} on {dataset}")
     call.output.hint(f"grovekeeper datasets show {dataset}    (with that key)")
 
 
 @app.command("revoke")
-def revoke(call: Remote, dataset: DatasetArgument, key_id: KeyArgument) -> None:
+def revoke(call: Remote, dataset: DatasetArgument, key: KeyArgument) -> None:
     """Revoke a key's role on a dataset."""
-    call.ask(
-        lambda client: client.revoke_grant(dataset, key_id),
-        as_json={"dataset": dataset, "key_id": key_id, "role": None},
-    )
-    call.output.say(f"{key_id} has no role on {dataset}")
+    revoked = call.ask(lambda client: on_key(client, key, partial(_revoke, client, dataset), dataset=dataset))
+    call.output.say(f"{_named(key, revoked['key_id'])} has no role on {dataset}")
+
+
+def _grant(client: Client, dataset: str, role: str, key_id: str) -> dict[str, Any]:
+    answer: dict[str, Any] = client.grant(dataset, key_id, role)
+    return answer
+
+
+def _revoke(client: Client, dataset: str, key_id: str) -> dict[str, Any]:
+    client.revoke_grant(dataset, key_id)
+    return {"dataset": dataset, "key_id": key_id, "role": None}
+
+
+def _named(typed: str, key_id: str) -> str:
+    """A key as it was typed, and its id."""
+    return key_id if typed == key_id else f"{typed} ({key_id})"
 
 
 def _account_facts(account: dict[str, Any]) -> dict[str, str | None]:

@@ -3,12 +3,13 @@
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, TextIO
 
 import typer
 
-from app.cli.command import Group, KeyArgument, Remote, WrongUse, check_new
+from app.cli.command import Client, Group, KeyArgument, Remote, WrongUse, check_new, on_key
 from app.cli.installation import HomeOptions
 from app.cli.output import Output
 
@@ -50,19 +51,24 @@ def list_keys(call: Remote) -> None:
 
 
 @app.command("rotate")
-def rotate(call: Remote, key_id: KeyArgument, expires_at: Expires = None, save: Save = None) -> None:
+def rotate(call: Remote, key: KeyArgument, expires_at: Expires = None, save: Save = None) -> None:
     """Replace a key's secret. The earlier secret is refused at once; the key's id, grants and jobs stay."""
     with _secret_file(save) as stream:
         with call.client() as client:
-            rotated = client.rotate_key(key_id, expires_at=expires_at)
+            rotated = on_key(client, key, partial(client.rotate_key, expires_at=expires_at))
         _show_secret(call.output, rotated, save, stream)
 
 
 @app.command("revoke")
-def revoke(call: Remote, key_id: KeyArgument) -> None:
+def revoke(call: Remote, key: KeyArgument) -> None:
     """Revoke a key at once."""
-    call.ask(lambda client: client.revoke_key(key_id), as_json={"id": key_id, "revoked": True})
-    call.output.say(f"{key_id} opens nothing any more")
+    revoked = call.ask(lambda client: on_key(client, key, partial(_revoke, client)))
+    call.output.say(f"{revoked['id']} opens nothing any more")
+
+
+def _revoke(client: Client, key_id: str) -> dict[str, Any]:
+    client.revoke_key(key_id)
+    return {"id": key_id, "revoked": True}
 
 
 @contextmanager

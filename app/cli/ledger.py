@@ -167,7 +167,9 @@ def cap(
 def entries(
     call: Remote,
     account: AccountArgument,
-    kind: Annotated[str | None, typer.Option(help="Only one kind, such as charge.")] = None,
+    kind: Annotated[
+        str | None, typer.Option(help="Only open, reserve, charge, void, expire, cap, join, load or state.")
+    ] = None,
     job: Annotated[str | None, typer.Option(help="Of a job or a reservation.")] = None,
     actor: Annotated[str | None, typer.Option(help="Of a key, by id or name; or of the worker.")] = None,
     scope: ScopeOption = None,

@@ -2,7 +2,10 @@
 
 import codecs
 import csv
+import gzip
+import io
 import json
+import zlib
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -26,6 +29,7 @@ from app.cli.command import (
     read_bytes,
 )
 from app.cli.problems import ExitCode
+from app.datasets import suspicions
 
 app = Group("Look at model cards, take models away.")
 
@@ -126,7 +130,7 @@ def download(
 def predict(
     call: Remote,
     model_id: ModelArgument,
-    file: Annotated[Path, typer.Argument(help="Rows: .csv with a header, .jsonl, or JSON.", metavar="ROWS")],
+    file: Annotated[Path, typer.Argument(help="Rows: .csv with a header, .jsonl or JSON, or .gz.", metavar="ROWS")],
     read_out: Annotated[str | None, typer.Option(help="Read-out: mv, ta or pa, if the model has them.")] = None,
 ) -> None:
     """Predict rows. Predictions cost no budget, and nothing is stored."""
@@ -159,24 +163,69 @@ def read_rows(file: Path, schema: Mapping[str, Any]) -> Rows:
     """Rows of a file, by its ending: ``.csv``, ``.jsonl``, or JSON (a list of rows or ``{"rows": […]}``).
 
     Args:
+        file: plain or gzip; the ending ``.gz`` does not count.
         schema: the public schema on the model card, with the types of the columns.
 
     Raises:
-        WrongUse: the file cannot be read, or a cell of a number column is not a number.
+        WrongUse: the file cannot be read, has another form or is empty, or a cell of a number column is not a number.
     """
-    if file.suffix != ".csv":
-        return _from_json(read_bytes(file), file)
+    content = _unpacked(read_bytes(file), file)
+    form = (file.with_suffix("") if file.suffix.lower() == ".gz" else file).suffix.lower()
+    if not content.strip():
+        raise WrongUse(f"{file} is empty: {_FORMS}")
+    _check_text(content, file)
+    if form == ".csv":
+        text = content.decode("utf-8-sig")
+        _check_separator(text, file, schema)
+        return from_csv(io.StringIO(text, newline=""), schema)
+    if form not in (".json", ".jsonl") and not content.removeprefix(codecs.BOM_UTF8).lstrip().startswith((b"[", b"{")):
+        raise WrongUse(f"{file} does not say its form: {_FORMS}")
+    return _from_json(content, file, is_lines=form == ".jsonl")
+
+
+_FORMS = "predict takes .csv with a header, .jsonl and .json, each plain or gzip (.gz)"
+_OTHER_FORMS = {
+    b"PAR1": "Parquet",
+    b"ARROW1": "Arrow",
+    b"\xff\xff\xff\xff": "Arrow",
+    b"PK": "a workbook or a zip archive",
+    b"\xd0\xcf\x11\xe0": "a workbook",
+}
+"""Forms of files that are no text, by their first bytes."""
+
+
+def _unpacked(content: bytes, file: Path) -> bytes:
+    if not content.startswith(b"\x1f\x8b"):
+        return content
     try:
-        with file.open(encoding="utf-8-sig", newline="") as stream:
-            return from_csv(stream, schema)
-    except OSError as error:
-        raise WrongUse(f"{file} cannot be read: {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        raise WrongUse(f"{file} is not UTF-8 text: save it as UTF-8") from error
+        return gzip.decompress(content)
+    except (OSError, EOFError, zlib.error):
+        raise WrongUse(f"{file} looks like gzip and cannot be unpacked: it is cut off or damaged") from None
 
 
-def _from_json(text: bytes, file: Path) -> Rows:
-    if file.suffix == ".jsonl":
+def _check_text(content: bytes, file: Path) -> None:
+    """Checks that a file is UTF-8 text; says what it looks like if it is not."""
+    for begin, form in _OTHER_FORMS.items():
+        if content.startswith(begin):
+            raise WrongUse(f"{file} looks like {form}: {_FORMS}; in Python, Model.predict takes a table of pyarrow")
+    with suppress(UnicodeDecodeError):
+        content.decode("utf-8")
+        if 0 not in content[:2]:  # as in UTF-16 without its mark
+            return
+    raise WrongUse(f"{file} is {suspicions.of_no_text(content)}")
+
+
+def _check_separator(text: str, file: Path, schema: Mapping[str, Any]) -> None:
+    """Checks that commas separate the names in the header, as an upload does."""
+    columns = [*(feature["name"] for feature in schema["features"]), schema["label"]["name"]]
+    number, line = next((number, line) for number, line in enumerate(text.splitlines(), start=1) if line.strip())
+    problem = suspicions.of_header_line(line, columns, number=number)
+    if problem is not None:
+        raise WrongUse(f"{file}, line {number}: {problem.suspected}")
+
+
+def _from_json(text: bytes, file: Path, *, is_lines: bool) -> Rows:
+    if is_lines:
         lines = enumerate(text.removeprefix(codecs.BOM_UTF8).splitlines(), start=1)
         return _objects([_json(line, f"{file}, line {number},") for number, line in lines if line.strip()])
     value = _json(text, str(file))
@@ -263,7 +312,7 @@ def _value(text: str, *, is_number: bool, line: int) -> str | int | float | None
 
 def _objects(value: object) -> Rows:
     if not isinstance(value, list) or not all(isinstance(row, dict) for row in value):
-        raise WrongUse("the file holds no list of rows")
+        raise WrongUse('the file holds no list of rows: a list of objects is needed, or {"rows": […]}')
     return value
 
 

@@ -46,7 +46,8 @@ def list_populations(call: Remote) -> None:
     listed = call.ask_all("populations", lambda client: client.populations())
     rows = [[item["name"], item["id"], *balance_cells(item), str(len(item["members"]))] for item in listed]
     columns = ["name", "id", "accountant", "cap", "charged", "reserved", "remaining", "datasets"]
-    call.output.table(columns, rows, empty="no populations; open one with: grovekeeper populations create NAME")
+    create = "grovekeeper populations create NAME --epsilon 1"
+    call.output.table(columns, rows, empty=f"no populations; open one with: {create}")
 
 
 @app.command("show")

@@ -60,6 +60,7 @@ def _accepted(values: Sequence[str]) -> str:
 
 _SEPARATORS = re.compile("[=,]")
 _SHORTEST = 3
+_CLOSE = 0.75
 _TYPED: ContextVar[tuple[str, ...]] = ContextVar("typed", default=())
 
 
@@ -83,7 +84,13 @@ def typed_words() -> tuple[str, ...]:
 def similar(typed: Iterable[str], known: Collection[str]) -> list[str]:
     """Known names that resemble a typed word which is none of them, the closest name of each word."""
     unknown = [word for word in typed if len(word) >= _SHORTEST and word not in known]
-    return list(dict.fromkeys(name for word in unknown for name in get_close_matches(word, known, n=1)))
+    closest = [(word, name) for word in unknown for name in get_close_matches(word, known, n=1)]
+    # Typists rarely miss the first letter: of words as short as "spend" and "open", half of the letters are alike.
+    return list(dict.fromkeys(name for word, name in closest if word[0] == name[0] or _is_close(word, name)))
+
+
+def _is_close(word: str, name: str) -> bool:
+    return bool(get_close_matches(word, [name], cutoff=_CLOSE))
 
 
 def question(names: Iterable[str]) -> str:

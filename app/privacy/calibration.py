@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 
-from app.core import limits
+from app.core import amounts, limits
 from app.core.errors import InvalidRequest
 from app.privacy import accountants
 from app.privacy.events import Adjacency, Event, UnknownPrivacyEvent
@@ -77,11 +77,14 @@ class AccountRequest:
     max_rows: int
 
 
-def price_of(epsilon: Fraction, *, accountant: str, delta: Fraction | None) -> int:
+def price_of(epsilon: Fraction, *, accountant: str, delta: Fraction | None, least: int = 1) -> int:
     """The price of (ε, δ): whole steps of the account's unit, for all rows of one privacy unit together.
 
+    Args:
+        least: the smallest amount that is of use.
+
     Raises:
-        InvalidRequest: δ is missing, out of range or illegal on this account, or the amount is less than one step or
+        InvalidRequest: δ is missing, out of range or illegal on this account, or the amount is less than ``least`` or
             more than any account with a δ can hold.
     """
     unit = accountants.by_name(accountant)
@@ -90,10 +93,12 @@ def price_of(epsilon: Fraction, *, accountant: str, delta: Fraction | None) -> i
     if delta is not None and not 0 < delta < 1:
         raise InvalidRequest.at("/delta", "not-positive" if delta <= 0 else "not-below-one")
     if delta is not None and epsilon > limits.MAX_CAP_EPSILON_WITH_DELTA:
-        raise InvalidRequest.at("/epsilon", "too-large")
+        accepted = [f"at most {limits.MAX_CAP_EPSILON_WITH_DELTA}"]
+        raise InvalidRequest.at("/epsilon", "too-large", accepted=accepted)
     amount = unit.price(epsilon, delta)
-    if amount == 0:
-        raise InvalidRequest.at("/epsilon", "too-small")
+    if amount < least:
+        smallest = amounts.to_text(unit.epsilon_of(least, delta))
+        raise InvalidRequest.at("/epsilon", "too-small", accepted=[f"at least {smallest}"])
     return amount
 
 
@@ -108,11 +113,9 @@ def budget_of(
     Raises:
         InvalidRequest: see :func:`price_of`; or a row gets less than one step.
     """
-    amount = price_of(epsilon, accountant=accountant, delta=delta)
-    for_each = amount // accountants.by_name(accountant).group(max_rows)
-    if for_each == 0:
-        raise InvalidRequest.at("/epsilon", "too-small")
-    return Budget(accountant, for_each, adjacency)
+    rows = accountants.by_name(accountant).group(max_rows)
+    amount = price_of(epsilon, accountant=accountant, delta=delta, least=rows)
+    return Budget(accountant, amount // rows, adjacency)
 
 
 def fitted(budget: Budget, event_at: Callable[[Fraction], Event], *, start: Fraction) -> Event:

@@ -76,9 +76,9 @@ def json_of(rules: Rules, accountant: str) -> dict[str, Any]:
 def _steps(amount: Fraction, accountant: str, *, at: str) -> int:
     steps = steps_down(amount, accountants.by_name(accountant).PLACES)
     if steps == 0:
-        raise InvalidRequest.at(at, "too-small")
+        raise InvalidRequest.at(at, "too-small", accepted=[f"at least {amount_text(accountant, 1)}"])
     if steps > limits.MAX_STEPS:
-        raise InvalidRequest.at(at, "too-large")
+        raise InvalidRequest.at(at, "too-large", accepted=[f"at most {amount_text(accountant, limits.MAX_STEPS)}"])
     return steps
 
 

@@ -203,6 +203,12 @@ _outlines = msgspec.json.Decoder(_Outline)
 _rows = msgspec.json.Decoder(dict[str, Any])
 _cells = msgspec.json.Decoder(list[Any])
 _encoder = msgspec.json.Encoder()
+_BODIES_IN_WORDS = (
+    'an object with rows, each an object of values by column: {"rows": [{"COLUMN": value}]}',
+    'an object with columns, each a list of values: {"columns": {"COLUMN": [value]}}',
+    "beside them no members but read_out and counts",
+)
+"""What a prediction takes."""
 
 
 def predict(
@@ -312,7 +318,7 @@ def decode(body: bytes, schema: Schema) -> PredictBody:
         is_small = len(body) <= limits.MAX_BYTES_AT_ONCE
         request = _bodies.decode(body) if is_small else _built(_outlines.decode(body), most_rows)
     except msgspec.ValidationError:
-        raise InvalidRequest.at("", "not-a-prediction-request") from None
+        raise InvalidRequest.at("", "not-a-prediction-request", accepted=_BODIES_IN_WORDS) from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         raise json_text.not_json(body) from None
     rows, columns = request.rows, request.columns
@@ -321,7 +327,7 @@ def decode(body: bytes, schema: Schema) -> PredictBody:
     if body.count(b":") != n_named + sum(map(len, rows or ())) + len(columns or ()):
         _refuse_repeated_names(body)
     if (rows is None) == (columns is None):
-        raise InvalidRequest.at("", "needs-rows-or-columns")
+        raise InvalidRequest.at("", "needs-rows-or-columns", accepted=_BODIES_IN_WORDS)
     if request.n_rows > most_rows:
         raise TooLarge("the number of rows", most_rows)
     return request

@@ -144,12 +144,18 @@ def test_the_owner_lowers_a_cap_and_an_admin_raises_it(calls: AccountCalls) -> N
 
 @on_one_database
 @pytest.mark.parametrize(
-    ("epsilon", "problem"), [("3", "unchanged"), ("1e-10", "too-small"), ("1000000001", "too-large")]
+    ("epsilon", "problem", "accepted"),
+    [
+        ("3", "unchanged", ()),
+        ("1e-30", "too-small", ("at least 0.000000001",)),
+        ("1000000001", "too-large", ("at most 1000000000",)),
+    ],
 )
-def test_an_invalid_cap_is_refused(calls: AccountCalls, epsilon: str, problem: str) -> None:
+def test_an_invalid_cap_is_refused(calls: AccountCalls, epsilon: str, problem: str, accepted: tuple[str, ...]) -> None:
     with pytest.raises(InvalidRequest) as refused:
         calls.cap(epsilon, by=ADMIN)
-    assert [(error.at, error.problem) for error in refused.value.errors] == [("/cap", problem)]
+    (error,) = refused.value.errors
+    assert (error.at, error.problem, error.accepted) == ("/cap", problem, accepted)
     assert len(calls.entries()) == 1
 
 

@@ -181,12 +181,13 @@ def test_delta_is_refused_without_a_delta_account_and_above_one(server: Server) 
 @approximate
 def test_numbers_that_no_account_can_hold_are_refused(server: Server, accountant: str) -> None:
     dataset = server.uploaded(budget=budget(accountant))
-    for asked, problem in (
-        ({"epsilon": "1000001", "delta": DELTA}, "too-large"),
-        ({"epsilon": "1e-9", "delta": "1e-18"}, "too-small"),
+    smallest = {"zcdp": "0.000010003", "gdp": "0.000006758"}[accountant]
+    for asked, problem, accepted in (
+        ({"epsilon": "1000001", "delta": DELTA}, "too-large", "at most 1000000"),
+        ({"epsilon": "1e-9", "delta": "1e-18"}, "too-small", f"at least {smallest}"),
     ):
         refused = server.admin.http.post("/plans", json=training(dataset["id"], **asked))
-        assert refused.json()["errors"] == [{"at": "/epsilon", "problem": problem}]
+        assert refused.json()["errors"] == [{"at": "/epsilon", "problem": problem, "accepted": [accepted]}]
 
 
 @on_one_server

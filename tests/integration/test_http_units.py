@@ -69,7 +69,7 @@ def test_unit_is_what_is_paid_for_printed_and_verified(server: Server, accountan
 def test_a_price_that_leaves_nothing_for_a_row_is_refused(server: Server) -> None:
     dataset = server.declared(privacy_unit={"column": "patient", "max_rows": 1_000_000})
     refused = server.admin.http.post("/plans", json=training(dataset["id"], epsilon="0.0001"))
-    assert refused.json()["errors"] == [{"at": "/epsilon", "problem": "too-small"}]
+    assert refused.json()["errors"] == [{"at": "/epsilon", "problem": "too-small", "accepted": ["at least 0.001"]}]
 
 
 @on_one_server

@@ -13,7 +13,7 @@ from sqlalchemy.orm import Session
 from app.access import grants
 from app.access.grants import MANAGE_DATASET, SEE_BALANCE, SEE_LEDGER, Principal, Role
 from app.access.idempotency import Answer, IdempotentRequest, once
-from app.core import limits
+from app.core import amounts, limits
 from app.core.errors import InvalidRequest, NotFound, RoleMissing
 from app.core.stamps import to_text
 from app.datasets import catalog
@@ -355,8 +355,10 @@ def _changed(session: Session, principal: Principal, account_id: str, *, cap: in
 
 def _cap(accountant: str, epsilon: Fraction, delta: Fraction | None, *, at: str) -> int:
     if epsilon > largest_epsilon(accountant):
-        raise InvalidRequest.at(at, "too-large")
-    cap = accountants.by_name(accountant).cap(epsilon, delta)
+        raise InvalidRequest.at(at, "too-large", accepted=[f"at most {largest_epsilon(accountant)}"])
+    unit = accountants.by_name(accountant)
+    cap = unit.cap(epsilon, delta)
     if cap == 0:
-        raise InvalidRequest.at(at, "too-small")
+        smallest = amounts.to_text(unit.epsilon_of(1, delta))
+        raise InvalidRequest.at(at, "too-small", accepted=[f"at least {smallest}"])
     return cap

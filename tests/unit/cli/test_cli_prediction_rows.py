@@ -1,5 +1,7 @@
 """Files of rows become JSON values by the schema, without guessed types."""
 
+import gzip
+import json
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +38,50 @@ ROWS = [{"age": 39, "weight": 1.5, "code": "007"}, {"age": None, "weight": -2000
 def test_every_form_gives_the_same_rows(tmp_path: Path, name: str, text: str) -> None:
     (tmp_path / name).write_text(text, encoding="utf-8", newline="")
     assert models.read_rows(tmp_path / name, SCHEMA) == ROWS
+
+
+@pytest.mark.parametrize("name", ["rows.csv.gz", "rows.CSV", "rows.csv"])
+def test_a_file_in_gzip_is_unpacked_whatever_its_name_says(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_bytes(gzip.compress(b"age,weight,code\n39,1.5,007\n,-2e3,\n"))
+    assert models.read_rows(tmp_path / name, SCHEMA) == ROWS
+    (tmp_path / "rows.jsonl.gz").write_bytes(gzip.compress("\n".join(map(json.dumps, ROWS)).encode()))
+    assert models.read_rows(tmp_path / "rows.jsonl.gz", SCHEMA) == ROWS
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "words"),
+    [
+        ("a.parquet", b"PAR1\x15\x04", "looks like Parquet: predict takes .csv with a header, .jsonl and .json"),
+        ("a.arrow", b"ARROW1\0\0", "looks like Arrow: predict takes .csv"),
+        ("a.xlsx", b"PK\x03\x04", "looks like a workbook or a zip archive: predict takes .csv"),
+        ("a.csv.gz", gzip.compress(b"age\n1\n")[:-9], "cannot be unpacked: it is cut off or damaged"),
+        ("a.csv.gz", gzip.compress(b"PAR1"), "looks like Parquet"),
+        ("a.csv", "age,weight,code\n1,2,é\n".encode("utf-16"), "it looks like UTF-16; save the file as UTF-8"),
+        ("a.csv", "age,weight,code\n1,2,x\n".encode("utf-16-le"), "it looks like UTF-16; save the file as UTF-8"),
+        ("a.json", '[{"age": 1}]'.encode("utf-16-le"), "it looks like UTF-16; save the file as UTF-8"),
+        ("a.csv", "age,weight,code\n1,2,é\n".encode("latin-1"), "it looks like Latin-1 or Windows-1252"),
+        ("a.csv", b"age;weight;code\n1;2;x\n", "line 1: cells seem to be separated by semicolons; commas are needed"),
+        ("a.csv", b"\nage\tweight\tcode\n1\t2\tx\n", "line 2: cells seem to be separated by tabs"),
+        ("a.csv", b"sep=;\nage;weight;code\n", "names the separator in it: remove it"),
+        ("a.csv", b"", "is empty: predict takes"),
+        ("a.jsonl", b"\n", "is empty: predict takes"),
+        ("a.json", gzip.compress(b""), "is empty: predict takes"),
+        ("a.tsv", b"age\tweight\tcode\n1\t2\tx\n", "does not say its form: predict takes"),
+    ],
+)
+def test_a_file_of_another_form_is_named_with_the_forms_that_are_taken(
+    tmp_path: Path, name: str, content: bytes, words: str
+) -> None:
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(WrongUse) as refused:
+        models.read_rows(tmp_path / name, SCHEMA)
+    assert words in str(refused.value)
+    assert str(refused.value).startswith(str(tmp_path / name))
+
+
+def test_a_text_of_json_needs_no_ending(tmp_path: Path) -> None:
+    (tmp_path / "rows").write_text(json.dumps(ROWS))
+    assert models.read_rows(tmp_path / "rows", SCHEMA) == ROWS
 
 
 def test_what_is_not_json_has_a_place(tmp_path: Path) -> None:

@@ -2,10 +2,13 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from typer.testing import Result
+
+from app.cli.problems import similar
+from app.wire.ledger import AccountEntryKind
 
 Run = Callable[..., Result]
 
@@ -67,3 +70,77 @@ def test_a_model_is_suggested_by_its_name(run: Run, service: Any) -> None:
 def test_a_command_of_a_group_is_suggested(run: Run) -> None:
     assert "Did you mean 'datasets upload'?" in " ".join(run("upload", "census").stderr.split())
     assert "Did you mean 'train'?" in " ".join(run("trian", "census").stderr.split())
+
+
+_NO_KEY = (404, {"type": "not-found", "detail": "no such key, or none that this key may see"})
+
+
+def _is_no_id(service: Any, name: str) -> None:
+    """Lets the service know no key of an id."""
+    for method, path in (
+        ("PUT", f"/datasets/census/grants/{name}"),
+        ("DELETE", f"/datasets/census/grants/{name}"),
+        ("POST", f"/keys/{name}/secret"),
+        ("DELETE", f"/keys/{name}"),
+    ):
+        service.answers[method, path] = _NO_KEY
+
+
+_WITH_A_NAME = [
+    ["datasets", "grant", "census", "ann", "analyst"],
+    ["datasets", "revoke", "census", "ann"],
+    ["keys", "rotate", "ann"],
+    ["keys", "revoke", "ann"],
+]
+
+
+@pytest.mark.parametrize("typed", _WITH_A_NAME)
+def test_a_key_is_named_by_its_name(run: Run, service: Any, typed: list[str]) -> None:
+    _is_no_id(service, "ann")
+    (listed,) = service.answers["GET", "/keys"][1]["keys"]
+    revoked = {**listed, "id": "key_old", "revoked_at": "2026"}
+    service.answers["GET", "/keys"] = (200, {"keys": [revoked, listed], "next": None})
+    service.answers["PUT", "/datasets/census/grants/key_2"] = (200, {"key_id": "key_2", "role": "analyst"})
+    service.answers["DELETE", "/datasets/census/grants/key_2"] = (204, None)
+    result = run(*typed)
+    assert result.exit_code == 0, result.stderr
+    assert "key_2" in result.stdout
+    twice = [listed, {**listed, "id": "key_9"}]
+    service.answers["GET", "/keys"] = (200, {"keys": twice, "next": None})
+    result = run(*typed)
+    assert result.exit_code == 2
+    assert "several keys have this name; name one by its id: key_2, key_9" in result.stderr
+    service.answers["GET", "/keys"] = (200, {"keys": [], "next": None})
+    result = run(*typed)
+    assert result.exit_code == 1
+    assert "no such key" in result.stderr
+    assert "grovekeeper keys list" in result.stderr
+
+
+def test_an_owner_names_a_key_with_a_grant_by_its_name(run: Run, service: Any) -> None:
+    _is_no_id(service, "ann")
+    service.answers["GET", "/keys"] = (403, {"type": "role-missing", "detail": "needs admin"})
+    (grant, *_) = service.answers["GET", "/datasets/census/grants"][1]["grants"]
+    granted = {**grant, "key_id": "key_2", "key_name": "ann"}
+    service.answers["GET", "/datasets/census/grants"] = (200, {"grants": [granted], "next": None})
+    service.answers["PUT", "/datasets/census/grants/key_2"] = (200, {"key_id": "key_2", "role": "owner"})
+    assert run("datasets", "grant", "census", "ann", "owner").stdout.startswith("ann (key_2) is owner on census")
+
+
+def test_a_kind_of_entries_that_does_not_exist_is_not_guessed_from_half_of_its_letters() -> None:
+    kinds = get_args(AccountEntryKind)
+    assert similar(["spend"], kinds) == []
+    assert similar(["chagre", "reserv"], kinds) == ["charge", "reserve"]
+
+
+def test_the_kinds_of_entries_are_in_the_help(run: Run) -> None:
+    shown = " ".join(run("ledger", "entries", "--help").stdout.split())
+    assert all(kind in shown for kind in get_args(AccountEntryKind))
+
+
+def test_the_command_that_opens_a_first_population_is_whole(run: Run, service: Any) -> None:
+    service.answers["GET", "/populations"] = (200, {"populations": [], "next": None})
+    shown = run("populations", "list").stdout
+    command = shown.partition("grovekeeper ")[2].split()
+    assert command == ["populations", "create", "NAME", "--epsilon", "1"]
+    assert run(*command).exit_code == 0

@@ -79,6 +79,23 @@ def test_many_draws_buy_more_epsilon_in_rho_than_in_pure() -> None:
     assert accountants.by_name("pure").loss(event, adjacency=AR) > 4
 
 
+@pytest.mark.parametrize(
+    ("accountant", "delta"), [("pure", None), ("zcdp", Fraction(1, 10**18)), ("gdp", Fraction(1, 10**18))]
+)
+@pytest.mark.parametrize("max_rows", [2, 3])
+def test_a_refused_epsilon_is_told_the_smallest_one(accountant: str, delta: Fraction | None, max_rows: int) -> None:
+    budget = partial(
+        budget_of, accountant=accountant, delta=delta, adjacency=Adjacency.ADD_REMOVE_ONE, max_rows=max_rows
+    )
+    with pytest.raises(InvalidRequest) as refused:
+        budget(Fraction(1, 10**10))
+    (words,) = refused.value.errors[0].accepted
+    smallest = Fraction(words.removeprefix("at least "))
+    assert budget(smallest).amount >= 1
+    with pytest.raises(InvalidRequest):
+        budget(smallest - Fraction(1, 10**9))
+
+
 def test_label_account_gets_half_the_strength() -> None:
     plain = fitted(budget("pure", Fraction(1)), forest_of(4), start=Fraction(1))
     label = fitted(budget("pure", Fraction(1), Adjacency.LABEL), forest_of(4), start=Fraction(1))

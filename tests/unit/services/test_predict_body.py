@@ -145,3 +145,20 @@ def test_the_event_loop_answers_few_cells_and_few_probabilities(
         _is_answered_at_once(monkeypatch, schema, b'{"rows": [')
     for name in (b"read_out", rb"\u0072ead_out"):
         assert not _is_answered_at_once(monkeypatch, schema, b'{"rows": [{}], "%s": "mv"}' % name)
+
+
+@pytest.mark.parametrize(
+    ("body", "problem"),
+    [
+        ([], "not-a-prediction-request"),
+        ({"rows": [[1]]}, "not-a-prediction-request"),
+        ({"instances": [{"age": 1}]}, "not-a-prediction-request"),
+        ({}, "needs-rows-or-columns"),
+    ],
+)
+def test_a_body_of_another_form_is_told_the_forms_that_are_taken(body: object, problem: str) -> None:
+    with pytest.raises(InvalidRequest) as refused:
+        predict.decode(json.dumps(body).encode(), sized(2))
+    (error,) = refused.value.errors
+    assert (error.at, error.problem) == ("", problem)
+    assert '{"rows": [{"COLUMN": value}]}' in " ".join(error.accepted)
