@@ -6,7 +6,7 @@ replaced by their kind and their order of appearance; their lengths stay in the 
 
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,6 +16,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from app.core import limits
 from app.datasets import row_files
 from app.jobs.tables import JobRow
+from app.ledger.rules import HeldBy
 from app.services.jobs import show_jobs
 from app.wire.spending import JobOut
 from tests.support.neighbours import (
@@ -247,10 +248,10 @@ def test_a_size_that_reaches_the_answers_is_found(server: Server, monkeypatch: p
     """The mutant: a job is shown with the size of its rows."""
     honest = show_jobs.job_out
 
-    def with_size(row: JobRow) -> JobOut:
+    def with_size(row: JobRow, holds: Mapping[str, HeldBy]) -> JobOut:
         folder = server.settings.home / row_files.ROWS_FOLDER / row.dataset_id
         sizes = sum(file.stat().st_size for file in folder.glob("*.parquet"))
-        return honest(row).model_copy(update={"name": str(sizes)})
+        return honest(row, holds).model_copy(update={"name": str(sizes)})
 
     monkeypatch.setattr(show_jobs, "job_out", with_size)
     worlds = [_world(server, "pure") for _ in range(2)]
