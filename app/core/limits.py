@@ -192,6 +192,7 @@ MIN_FREE_DISK_BYTES = 64 * 1024 * 1024
 MAX_WAITING_UPLOADS = 4
 JOB_PROBE_BYTES = 1024 * 1024  # Bytes that a worker writes to each place of a job's output before the charge
 CHILD_LOAD_S = 900  # Seconds in which the child of a job has to load its code, which a new machine compiles
+CLUSTER_LOOK_S = 60  # Seconds in which a worker has to see a process of the Dask cluster before the charge of a job
 SWEEP_INTERVAL_S = 2.0  # Seconds between two looks of a process for jobs whose workers died
 LOAD_RETRY_S = 30  # Seconds between two attempts of a worker that could not load the code of jobs
 MAX_LOGGED_FRAMES = 20  # Frames of a traceback in one line of the log

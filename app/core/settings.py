@@ -332,7 +332,7 @@ class Settings:
         """The cluster that counts the rows of large datasets.
 
         Raises:
-            InstallationError: the settings of the cluster do not agree.
+            InstallationError: the settings of the cluster do not agree, or a file of its certificates cannot be read.
         """
         if self.dask_scheduler is None:
             return None
@@ -340,9 +340,12 @@ class Settings:
             raise InstallationError(f"{PREFIX}DASK_SCHEDULER needs the extra `dask`")
         files = self.dask_ca_file, self.dask_cert_file, self.dask_key_file
         try:
-            return DaskCluster(self.dask_scheduler, *files, deadline_s=self.dask_deadline_s)
+            cluster = DaskCluster(self.dask_scheduler, *files, deadline_s=self.dask_deadline_s)
         except ValueError as error:
             raise InstallationError(f"{PREFIX}DASK_SCHEDULER: {error}") from None
+        for name, file in zip(("CA", "CERT", "KEY"), files, strict=True):
+            _require_readable(file, f"{PREFIX}DASK_{name}_FILE")
+        return cluster
 
     @classmethod
     def from_environment(cls, environ: Mapping[str, str], **overrides: object) -> Self:
@@ -399,6 +402,14 @@ def _read_secret(setting: Setting, environ: Mapping[str, str], *, text: str | No
     if not content:
         raise InstallationError(f"the file that {file_variable} names is empty")
     return content
+
+
+def _require_readable(file: Path | None, variable: str) -> None:
+    try:
+        if file is not None:
+            file.open("rb").close()
+    except OSError:
+        raise InstallationError(f"the file that {variable} names cannot be read") from None
 
 
 def to_markdown() -> str:

@@ -1,5 +1,7 @@
 """Runs a Dask scheduler, or a Dask worker under its nanny, with the rules of this service (``grovekeeper dask``).
 
+Before a job that needs a cluster is charged, a third kind of process looks for the cluster (``look``).
+
 There is no page, no spilling and no plain TCP beyond this machine. A worker has one thread for tasks, whose sums use
 all processors, and a limit of its memory: from 90 % on it takes no task, at 95 % the nanny replaces it.
 """
@@ -24,7 +26,7 @@ from app.core.dask_cluster import CONFIG, DaskCluster
 from app.core.logging import configure
 from app.core.memory import forbid_core_dumps, return_large_blocks
 from app.services.releases import shard_tasks
-from app.services.releases.dask_fleet import security_of
+from app.services.releases.dask_fleet import security_of, wait_for_worker
 
 _LOOK_S = 0.5
 _log = logging.getLogger(__name__)
@@ -117,6 +119,16 @@ async def run_worker(cluster: DaskCluster, *, host: str | None, memory_limit: st
             return await _until_stopped(nanny, lambda: _has_rows(nanny))
 
 
+def has_worker(cluster: DaskCluster) -> bool:
+    """Waits for a worker of a cluster, as the child of a job sees it; the log says why there is none."""
+    try:
+        wait_for_worker(cluster)
+    except Exception:  # noqa: BLE001  (Dask raises more than its own errors; this process has read no task)
+        _log.exception("the scheduler of the Dask cluster cannot be reached")
+        return False
+    return True
+
+
 async def _has_jobs(scheduler: Scheduler) -> bool:
     """Whether a job is connected: it would fail, charged, without its scheduler."""
     return any(name != "fire-and-forget" for name in scheduler.clients)
@@ -158,16 +170,18 @@ def main(kind: str, options: dict[str, Any]) -> int:
     """Runs a process of the cluster.
 
     Args:
-        kind: ``scheduler`` or ``worker``.
+        kind: ``scheduler``, ``worker`` or ``look``.
         options: the cluster in JSON form, and of a worker what :func:`run_worker` takes.
 
     Returns:
-        The exit code: 0 after a signal, 1 if the scheduler is gone.
+        The exit code: 0 after a signal, or when a worker was seen; 1 if the scheduler is gone or cannot be reached.
     """
     configure("INFO")
     forbid_core_dumps()
     dask.config.set(CONFIG)
     cluster = DaskCluster.from_json(options["cluster"])
+    if kind == "look":
+        return 0 if has_worker(cluster) else 1
     if kind == "scheduler":
         was_stopped = asyncio.run(run_scheduler(cluster))
     else:

@@ -12,6 +12,7 @@ Changes of private jobs appear at public times, if a setting has an interval (AD
 """
 
 import contextlib
+import json
 import logging
 import os
 import selectors
@@ -24,6 +25,8 @@ from collections.abc import Callable
 from typing import Final
 
 from app.core import limits, stamps
+from app.core.dask_cluster import DaskCluster
+from app.core.errors import Unavailable
 from app.core.memory import LARGE_PAGES
 from app.core.processes import TERMINAL_SIGNALS, Stop, scrubbed_environment
 from app.jobs.states import PREPARING, EndReason
@@ -162,6 +165,31 @@ def _new_child() -> "subprocess.Popen[bytes]":
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
+def _reach(cluster: DaskCluster, look: Callable[[], None]) -> None:
+    """Waits until a process with the code and the certificate of a job's child has seen a worker of a cluster.
+
+    The libraries of a cluster take memory and threads, so they are not loaded here.
+    """
+    process = subprocess.Popen(
+        [sys.executable, "-m", "app.worker.dask_process", "look", json.dumps({"cluster": cluster.to_json()})],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        cwd="/",
+        env=scrubbed_environment(),
+    )
+    try:
+        until = time.monotonic() + limits.CLUSTER_LOOK_S
+        while process.poll() is None and time.monotonic() < until:
+            look()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(_POLL_S)
+    finally:
+        end_child(process)
+    if process.returncode != 0:
+        _log.error("a job waits, uncharged: the Dask cluster cannot be reached or has no worker")
+        raise Unavailable("the Dask cluster cannot be reached")
+
+
 CHILDREN: Final = Children()
 """The children of this process, which runs one worker."""
 
@@ -183,11 +211,12 @@ class Supervisor:
         self._shown_trees = 0
         self._next_shown_at = released_at(now(), self._interval_s)
 
-    def load(self, lease: Lease) -> None:
-        """Waits until the child of the job has loaded its code; the job is shown as preparing meanwhile.
+    def load(self, lease: Lease, cluster: DaskCluster | None) -> None:
+        """Waits until the child of the job has loaded its code, shown as preparing, and sees the cluster of the job.
 
         Raises:
             CodeNotLoaded: this machine cannot run jobs now.
+            Unavailable: the cluster cannot be reached, or has no worker.
             LeaseLost: the job was cancelled, or another worker has it.
             Stopped: this process was asked to stop.
         """
@@ -195,10 +224,15 @@ class Supervisor:
         def look() -> None:
             if self._stop.begun.is_set():
                 raise Stopped
-            lease.show(PREPARING)  # here, so that a child that has loaded already is no preparation
             lease.require()
 
-        CHILDREN.load(look)
+        def look_at_preparation() -> None:
+            lease.show(PREPARING)  # here, so that a child that has loaded already is no preparation
+            look()
+
+        CHILDREN.load(look_at_preparation)
+        if cluster is not None:
+            _reach(cluster, look)
 
     def run(self, task: JobTask, lease: Lease) -> None:
         """Runs the child to its end and waits for the next public time; its output is then in the task's folder.

@@ -72,7 +72,7 @@ def test_a_job_whose_code_is_not_loaded_is_uncharged_and_queued(scene: Scene, er
     job_id = scene.submit_job(key="k")
     claim = claimed(scene.installation)
 
-    def load(_: Lease) -> None:
+    def load(_: Lease, __: object) -> None:
         assert scene.job(job_id).charged_at is None
         raise error
 

@@ -146,7 +146,7 @@ def test_a_machine_that_is_prepared_is_shown_before_the_charge(
 
         monkeypatch.setattr(lease, "heartbeat", beat)
         with Lease(scene.installation, claim) as held:
-            Supervisor(interval_s=0, stop=Stop()).load(held)
+            Supervisor(interval_s=0, stop=Stop()).load(held, None)
     children.stop()
     assert shown[0] == (True, False)
 

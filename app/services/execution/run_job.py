@@ -15,10 +15,12 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cache, partial
 from pathlib import Path
+from typing import TypeAlias
 
 from sqlalchemy.orm import Session
 
 from app.core import files, limits
+from app.core.dask_cluster import DaskCluster
 from app.core.errors import DatasetDeleted, Frozen, GrovekeeperError, LeaseLost, Unavailable
 from app.core.files import Directory, StoreUnreachable
 from app.core.processes import Stop
@@ -46,6 +48,9 @@ from app.services.installation import Installation
 from app.services.jobs import notices
 from app.services.jobs.kinds import JobOutput, OutputInvalid
 from app.services.jobs.task import JobTask, PartRows, input_path
+
+Load: TypeAlias = Callable[[Lease, DaskCluster | None], None]
+"""Brings up what runs a job, before its charge, and the cluster that reads its rows, if any."""
 
 _log = logging.getLogger(__name__)
 
@@ -105,7 +110,7 @@ def _closed(session: Session, *, at: datetime) -> frozenset[str]:
     return rules.closed_accounts(session, at=at) | catalog.closing_ids(session)
 
 
-def nothing_to_load(_: Lease) -> None:
+def nothing_to_load(_: Lease, __: DaskCluster | None) -> None:
     """The code of jobs is loaded already: a job runs in the process that charges it."""
 
 
@@ -114,14 +119,14 @@ def run_job(
     claim: Claim,
     run: Callable[[JobTask, Lease], None],
     *,
-    load: Callable[[Lease], None] = nothing_to_load,
+    load: Load = nothing_to_load,
     stop: Stop | None = None,
 ) -> None:
     """Charges the job, runs its child, and registers the output, while the job's lease is kept.
 
     Args:
         run: gives the child its task and waits for it, outside any transaction; shows progress through the lease.
-        load: starts the child and waits until it has loaded its code, before the charge.
+        load: before the charge, starts the child, waits until it has loaded its code, and sees the cluster of the job.
         stop: once begun, an uncharged job returns to the queue; once to be done now, a charged job fails as lost.
 
     Raises:
@@ -143,9 +148,7 @@ def run_job(
         shutil.rmtree(task.folder, ignore_errors=True)
 
 
-def _charged(
-    installation: Installation, claim: Claim, lease: Lease, load: Callable[[Lease], None], *, stop: Stop
-) -> JobTask | None:
+def _charged(installation: Installation, claim: Claim, lease: Lease, load: Load, *, stop: Stop) -> JobTask | None:
     """Brings the files and the code of a job and charges it; ``None`` if it ended uncharged, or is in the queue again.
 
     Whatever this machine may lack is needed here, before the charge.
@@ -155,7 +158,7 @@ def _charged(
             return None
         _bring_rows(installation, claim, lease, stop=stop)
         _require_room(installation, claim, lease, stop=stop)
-        load(lease)
+        load(lease, _cluster(installation, claim))
         return charge_claimed(installation, claim)
     except TaskNotPaid:
         _log.error("a job's task is not what its reservations pay for")
@@ -172,6 +175,11 @@ def _charged(
     except (Frozen, Stopped):
         _put_back(installation, claim)
     return None
+
+
+def _cluster(installation: Installation, claim: Claim) -> DaskCluster | None:
+    with installation.database.read() as session:
+        return cluster_of(installation, session, queue.job(session, claim.job_id))
 
 
 def _lay_out_inputs(installation: Installation, claim: Claim, lease: Lease) -> bool:

@@ -44,6 +44,18 @@ class ClusterFailed(GrovekeeperError):
     sentence = "the Dask cluster failed"
 
 
+def wait_for_worker(cluster: DaskCluster) -> None:
+    """Connects to the scheduler of a cluster, as a job does, and waits until the cluster has a worker.
+
+    The caller ends this process when the wait takes too long.
+
+    Raises:
+        OSError: the scheduler cannot be reached, or refuses this process or is refused by it.
+    """
+    with dask.config.set(CONFIG), Client(cluster.scheduler, security=security_of(cluster)) as client:
+        client.wait_for_workers(1)
+
+
 @dataclass(frozen=True)
 class Connection:
     """A connection to a scheduler for one job, which runs once.

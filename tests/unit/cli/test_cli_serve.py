@@ -64,6 +64,8 @@ def test_workers_get_no_key_and_the_settings_of_the_flags(monkeypatch: pytest.Mo
 
 def test_workers_get_the_settings_of_a_dask_cluster(tmp_path: Path) -> None:
     files = {f"dask_{kind}_file": tmp_path / kind for kind in ("ca", "cert", "key")}
+    for file in files.values():
+        file.touch()
     settings = Settings(tmp_path, "sqlite:///x", dask_scheduler="tls://10.0.0.5:8786", dask_rows=7, **files)
     environ = serve.worker_environment(settings)
     assert Settings.from_environment(environ, **serve.worker_secrets(settings)).dask_cluster == settings.dask_cluster

@@ -29,15 +29,30 @@ def test_plain_tcp_is_refused_beyond_this_machine(host: str) -> None:
         cluster(f"tcp://{host}:8786")
 
 
-def test_tls_encrypts_and_shows_a_certificate_in_every_role() -> None:
-    found = cluster("tls://10.0.0.5:8786", **FILES)
+@pytest.fixture
+def certificates(tmp_path: Path) -> dict[str, str]:
+    files = {variable: tmp_path / Path(path).name for variable, path in FILES.items()}
+    for file in files.values():
+        file.touch()
+    return {variable: str(file) for variable, file in files.items()}
+
+
+def test_tls_encrypts_and_shows_a_certificate_in_every_role(certificates: dict[str, str]) -> None:
+    found = cluster("tls://10.0.0.5:8786", **certificates)
     assert found is not None
-    assert found.ca_file == Path("/run/secrets/CA.pem")
+    assert str(found.ca_file) == certificates["GROVEKEEPER_DASK_CA_FILE"]
     security = security_of(found)
     assert security.require_encryption
     for role in ("scheduler", "worker", "client"):
         of_role = security.get_tls_config_for_role(role)
-        assert [of_role[name] for name in ("ca_file", "cert", "key")] == list(FILES.values())
+        assert [of_role[name] for name in ("ca_file", "cert", "key")] == list(certificates.values())
+
+
+@pytest.mark.parametrize("variable", FILES)
+def test_a_file_that_is_missing_is_refused_at_the_start(variable: str, certificates: dict[str, str]) -> None:
+    Path(certificates[variable]).unlink()
+    with pytest.raises(InstallationError, match=f"the file that {variable} names cannot be read"):
+        cluster("tls://10.0.0.5:8786", **certificates)
 
 
 @pytest.mark.parametrize("missing", FILES)
