@@ -239,7 +239,7 @@ def on_key(client: Client, typed: str, act: Callable[[str], Any], *, dataset: st
             raise
         ids = _keys_of_name(client, typed, dataset)
         if not ids:
-            detail = f"{problem.detail}, by this id or name; grovekeeper keys list shows an admin the ids of all keys"
+            detail = "no such key, by id or name; an admin sees the ids of all keys with: grovekeeper keys list"
             raise replace(problem, detail=detail) from None
     if len(ids) > 1:
         raise WrongUse(f"several keys have this name; name one by its id: {', '.join(ids)}")

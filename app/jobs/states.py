@@ -30,6 +30,7 @@ class EndReason(StrEnum):
     """Why a job ended without an output; ``grovekeeper_client.errors.REASONS`` explains each. None reveals a row."""
 
     CANCELLED = "cancelled"
+    DATASET_ERASED = "dataset-erased"
     REJECTED = "rejected"
     EXPIRED = "expired"
     """Of jobs that ended under earlier versions, which did not store whether the queue or an approval took too long."""

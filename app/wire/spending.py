@@ -195,6 +195,7 @@ JobState: TypeAlias = Literal["waiting", "queued", "running", "succeeded", "fail
 
 EndReason: TypeAlias = Literal[
     "cancelled",
+    "dataset-erased",
     "rejected",
     "expired",
     "not-started",

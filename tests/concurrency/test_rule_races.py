@@ -82,7 +82,7 @@ def test_a_due_dataset_is_erased_once(race: Race, scene: Scene) -> None:
     set_rules(scene, erase_rows_at=at)
     results = race(scene.installation, "erase_due_dataset", dataset=scene.dataset_id, at=at, n_processes=4)
     assert sum(map(len, results)) <= 1
-    assert scene.end(job_id) == ("cancelled", "cancelled", ["reserve", "void"])
+    assert scene.end(job_id) == ("cancelled", "dataset-erased", ["reserve", "void"])
     acts = list_acts(scene.installation, ADMIN, PageRequest(limit=500)).acts
     assert sum(act.kind == "dataset-deleted" for act in acts) == 1
     scene.verified()

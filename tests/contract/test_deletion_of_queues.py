@@ -139,10 +139,10 @@ def test_a_job_that_was_claimed_before_the_deletion_is_not_charged_after_it(
     with monkeypatch.context() as patched:
         patched.setattr(deletion, "end_jobs", lambda *_, **__: None)
         delete_dataset(scene.installation, OWNER, scene.dataset_id)
-    assert scene.end(charged) == ("cancelled", "cancelled", ["reserve", "charge"]), "a running job ends at once"
+    assert scene.end(charged) == ("cancelled", "dataset-erased", ["reserve", "charge"]), "a running job ends at once"
     assert scene.job(job_id).state == "running"
     run_job.run_job(scene.installation, claim, perform_here)
-    assert scene.end(job_id) == ("cancelled", "cancelled", ["reserve", "void"])
+    assert scene.end(job_id) == ("cancelled", "dataset-erased", ["reserve", "void"])
 
 
 def test_a_balance_that_differs_from_its_entries_keeps_no_other_job_and_no_row(

@@ -76,7 +76,7 @@ def test_rows_are_erased_at_the_date_and_spend_and_models_stay(scene: Scene) -> 
         assert erase_due(scene.installation) == [scene.dataset_id]
         assert erase_due(scene.installation) == []
     assert not _has_rows(scene)
-    assert scene.end(queued) == ("cancelled", "cancelled", ["reserve", "void"])
+    assert scene.end(queued) == ("cancelled", "dataset-erased", ["reserve", "void"])
     assert scene.verified().tightest.load == 10_000_000, "the charge of the model"
     assert len(list_models(scene.installation, OWNER, PageRequest()).models) == 1
     assert _deletions(scene) == [("sweeper", {"dataset": scene.dataset_id})]

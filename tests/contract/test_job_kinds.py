@@ -302,7 +302,7 @@ def test_cancelling_a_job_or_deleting_its_dataset_ends_every_kind(scene: Scene) 
 
     with pytest.raises(LeaseLost):
         run(scene, bury)
-    assert scene.end(other) == ("cancelled", "cancelled", ["reserve", "charge"])
+    assert scene.end(other) == ("cancelled", "dataset-erased", ["reserve", "charge"])
     with pytest.raises(NotFound):
         show_profile(scene.installation, OWNER, "pf_none")
     scene.assert_no_orphans()

@@ -183,9 +183,9 @@ def test_deleting_a_dataset_voids_what_waits_keeps_what_was_charged_and_erases_r
     queued = scene.submit_job(key="third")
     for _ in range(2):  # a repeated call is allowed
         delete_dataset(scene.installation, OWNER, scene.dataset_id)
-    assert scene.end(charged) == ("cancelled", "cancelled", ["reserve", "charge"])
-    assert scene.end(claimed) == ("cancelled", "cancelled", ["reserve", "void"])
-    assert scene.end(queued) == ("cancelled", "cancelled", ["reserve", "void"])
+    assert scene.end(charged) == ("cancelled", "dataset-erased", ["reserve", "charge"])
+    assert scene.end(claimed) == ("cancelled", "dataset-erased", ["reserve", "void"])
+    assert scene.end(queued) == ("cancelled", "dataset-erased", ["reserve", "void"])
     assert not list((scene.installation.home / "rows" / scene.dataset_id).glob("*"))
     assert waiting_claim is not None
     with pytest.raises(LeaseLost):

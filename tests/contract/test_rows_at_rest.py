@@ -98,7 +98,7 @@ def test_a_job_of_a_dataset_without_a_data_key_is_not_charged(scene: Scene) -> N
         row = catalog.locked(session, scene.dataset_id).row
         catalog.mark_deleted(row, at=row.created_at)
     run_job.run_job(scene.installation, claim, lambda _task, _kept: pytest.fail("the job ran"))
-    assert scene.end(job_id) == ("cancelled", "cancelled", ["reserve", "void"])
+    assert scene.end(job_id) == ("cancelled", "dataset-erased", ["reserve", "void"])
 
 
 def test_rows_of_one_dataset_are_not_read_as_rows_of_another(installation: Installation) -> None:

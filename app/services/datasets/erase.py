@@ -16,6 +16,7 @@ from app.datasets.admission import digest_key
 from app.datasets.catalog import EpochRow
 from app.datasets.erasure_log import ErasedUnit, dataset_record, unit_record, upload_record
 from app.jobs import queue
+from app.jobs.states import EndReason
 from app.ledger import control, reservations, rules
 from app.ledger.tables import EntryKind
 from app.services.authorization import authorized_dataset, write_as
@@ -77,7 +78,7 @@ def mark_deleted(session: Session, dataset_id: str, *, actor: str, at: datetime)
     if row.deleted_at is not None:
         return row.jobs_ended_at is None
     charged = queue.locked_several(session, queue.charged_of(session, dataset_id))
-    cancel_locked(session, charged, actor=actor, at=at)
+    cancel_locked(session, charged, actor=actor, at=at, reason=EndReason.DATASET_ERASED)
     catalog.mark_deleted(row, at=at)
     outbox.remove(session, [webhook.id for webhook in outbox.of_dataset(session, dataset_id)])
     control.record(session, EntryKind.DATASET_DELETED, actor=actor, dataset=dataset_id)
@@ -121,7 +122,8 @@ def _n_ended(installation: Installation, job_ids: Sequence[str], *, actor: str) 
     database = installation.database
     try:
         with database.write() as session:
-            cancel_locked(session, queue.locked_several(session, job_ids), actor=actor, at=database.now(session))
+            rows, at = queue.locked_several(session, job_ids), database.now(session)
+            cancel_locked(session, rows, actor=actor, at=at, reason=EndReason.DATASET_ERASED)
     except BalanceMismatch:
         return 0 if len(job_ids) == 1 else sum(_n_ended(installation, [job_id], actor=actor) for job_id in job_ids)
     return len(job_ids)

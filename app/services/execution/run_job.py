@@ -166,7 +166,7 @@ def _charged(installation: Installation, claim: Claim, lease: Lease, load: Load,
     except SubmitterRevoked as refusal:
         _give_back(installation, claim, reason=refusal.reason)
     except DatasetDeleted:
-        _give_back(installation, claim, state=JobState.CANCELLED, reason=EndReason.CANCELLED)
+        _give_back(installation, claim, state=JobState.CANCELLED, reason=EndReason.DATASET_ERASED)
     except SealBroken:
         _give_back(installation, claim, reason=EndReason.DAMAGED)
     except CodeNotLoaded:

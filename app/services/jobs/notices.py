@@ -34,12 +34,19 @@ def end_job(session: Session, row: JobRow, *, state: JobState, reason: EndReason
     job_changed(session, row, JOB_ENDED, at=at)
 
 
-def cancel_locked(session: Session, rows: Sequence[JobRow], *, actor: str, at: datetime) -> None:
+def cancel_locked(
+    session: Session,
+    rows: Sequence[JobRow],
+    *,
+    actor: str,
+    at: datetime,
+    reason: EndReason = EndReason.CANCELLED,
+) -> None:
     """Cancels jobs that the caller has locked. Their workers lose the lease and kill the child."""
     unfinished = [row for row in rows if row.state in UNFINISHED]
     reservations.void_jobs(session, [row.id for row in unfinished if row.charged_at is None], actor=actor)
     for row in unfinished:
-        end_job(session, row, state=JobState.CANCELLED, reason=EndReason.CANCELLED, at=at)
+        end_job(session, row, state=JobState.CANCELLED, reason=reason, at=at)
 
 
 def job_changed(session: Session, row: JobRow, event: str, *, at: datetime) -> None:

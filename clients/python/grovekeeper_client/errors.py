@@ -6,7 +6,8 @@ from decimal import Decimal
 from typing import Any
 
 REASONS: Mapping[str, str] = {
-    "cancelled": "somebody cancelled the job or erased its dataset",
+    "cancelled": "somebody cancelled the job; under earlier versions, or erased its dataset",
+    "dataset-erased": "a dataset that it reads was erased",
     "rejected": "an owner of a dataset rejected the job, so its reservation is void",
     "expired": (
         "no worker took the job within 24 hours, or no owner approved it within 7 days, so its reservation expired"
