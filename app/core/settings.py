@@ -172,7 +172,8 @@ class Settings:
     )
     lease_ttl_s: int = _setting(
         str(limits.LEASE_TTL_S),
-        "Seconds without a heartbeat after which a worker loses its job, 3 to 3,600.",
+        "Seconds without a heartbeat after which a worker loses its job, 3 to 3,600. It loses a paid "
+        "job only after as long again, in which the database answers.",
         int,
         worker=True,
     )

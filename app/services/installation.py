@@ -1,7 +1,9 @@
 """Defines the installation that a process works on: database, home folder, artifact store."""
 
 import tempfile
+from collections import Counter
 from dataclasses import dataclass, field
+from datetime import datetime
 from functools import cached_property
 from pathlib import Path
 from typing import BinaryIO, cast
@@ -19,10 +21,14 @@ from app.registry.store import ArtifactCache, ArtifactStore
 UNFINISHED_RESTORE = "restore.unfinished"
 """File in the home that marks a restore until it is complete."""
 
+FINISHED_FOLDER = "finished"
+"""Folder of the store with notes of outputs that are not registered yet."""
+
 PRIVATE_NAMES = (
     *FOLDERS_OF_ROWS,
     "cache",
     "jobs",
+    FINISHED_FOLDER,
     ARTIFACTS_FOLDER,
     "storage.key",
     "signing.key",
@@ -44,6 +50,7 @@ class Installation:
         changed_cells: cells of rows to predict that models do not see as they were sent, by what changed them.
         last_uses: uses of keys that are not written yet.
         authority: callers and models that predictions have read.
+        late_leases: how often sweeps of this process found a paid job with an ended lease, by job and end of the lease.
     """
 
     settings: Settings
@@ -55,6 +62,7 @@ class Installation:
     changed_cells: Tally[str] = field(default_factory=Tally)
     last_uses: LastUses = field(default_factory=LastUses)
     authority: CachedAuthority = field(default_factory=CachedAuthority)
+    late_leases: Counter[tuple[str, datetime]] = field(default_factory=Counter)
 
     @classmethod
     def open(cls, settings: Settings, *, pool_size: int) -> "Installation":

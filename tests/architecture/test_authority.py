@@ -24,10 +24,11 @@ OF_THE_SERVICE = {
     # workers; charge_claimed reads the authority of the submitter
     ("app/services/execution/run_job.py", "claim_next"),
     ("app/services/execution/charge.py", "charge_claimed"),
+    ("app/services/execution/charge.py", "charged_task"),
     ("app/services/execution/lease.py", "heartbeat"),
     ("app/services/execution/run_job.py", "_give_back"),
     ("app/services/execution/run_job.py", "_put_back"),
-    ("app/services/execution/run_job.py", "_fail"),
+    ("app/services/execution/run_job.py", "_end_as_failed"),
     ("app/services/execution/run_job.py", "_register"),
     # which worker processes live
     ("app/worker/main.py", "_seen"),

@@ -38,11 +38,11 @@ MODULES = {
     "POST /models/{id}/predict, warm": 18,
     "POST /models/{id}/predict, cold": 30,
     "POST /models/{id}/evaluations": 45,
-    "a job": 70,
+    "a job": 71,
 }
 """The largest number of modules of ``app`` that each way enters: HTTP layers, transaction and, for a job, the child."""
 
-SIZES = {"code tokens": 376_000, "files with TYPE_CHECKING": 7, "imports in functions": 50}
+SIZES = {"code tokens": 377_500, "files with TYPE_CHECKING": 7, "imports in functions": 50}
 """The largest size of ``app``. Limits on lines and files rewarded packed lines and joined files (ADR 0049)."""
 
 NO_CODE = {

@@ -14,6 +14,7 @@ import pytest
 from sqlalchemy.orm import Session
 
 from app.core.errors import DatasetDeleted, JobFinished, LeaseLost, Unavailable
+from app.core.processes import Stop
 from app.db.database import Database
 from app.jobs import queue
 from app.ledger import reservations as ledger
@@ -85,10 +86,11 @@ def test_a_full_disk_fails_the_job_and_leaves_no_half_of_an_artifact(
 
 
 @pytest.mark.parametrize("is_committed", [False, True])
-def test_the_sweeper_distinguishes_a_lost_commit_from_a_lost_answer(
+def test_an_output_is_registered_once_whether_the_commit_or_its_answer_is_lost_with_the_worker(
     scene: Scene, monkeypatch: pytest.MonkeyPatch, is_committed: bool
 ) -> None:
     job_id, claim = submitted_and_claimed(scene)
+    stop = Stop()
 
     def cut(*arguments: object, **named: object) -> None:
         raise Unavailable("the connection broke")
@@ -96,17 +98,17 @@ def test_the_sweeper_distinguishes_a_lost_commit_from_a_lost_answer(
     def grow(task: JobTask, _kept: object) -> None:
         perform_here(task)
         if not is_committed:
+            stop.now.set()
             monkeypatch.setattr(queue, "finish", cut)
 
     if is_committed:
         monkeypatch.setattr(shutil, "rmtree", cut)
     with pytest.raises(Unavailable):
-        run_job.run_job(scene.installation, claim, grow)
+        run_job.run_job(scene.installation, claim, grow, stop=stop)
     monkeypatch.undo()
-    expired_at(scene.installation, datetime.now(UTC) + MUCH_LATER)
+    assert expired_at(scene.installation, datetime.now(UTC) + MUCH_LATER) == (not is_committed)
     tidy_jobs(scene.installation)
-    end = ("succeeded", None) if is_committed else ("failed", "lost")
-    assert scene.end(job_id) == (*end, ["reserve", "charge"])
+    assert scene.end(job_id) == ("succeeded", None, ["reserve", "charge"])
     scene.assert_no_orphans()
 
 

@@ -20,7 +20,8 @@ from tests.support.crash_scene import open_reservations
 BOTH = tuple(f"{point}-both" for point in CHILD_POINTS)
 POINTS = (*WORKER_POINTS, *CHILD_POINTS, *BOTH, ABANDONED)
 UNCHARGED = ("claimed", "charge-not-committed")
-SUCCEEDED = ("success-committed", "job-ended")
+SUCCEEDED = ("success-not-committed", "success-repeated", "success-committed", "job-ended")
+"""The output is stored and noted, or registered."""
 HEALTHY = "for-ever"
 _SETTLED_WITHIN_S = 600
 

@@ -40,6 +40,7 @@ WORKER_POINTS = (
     "artifact-half-stored",
     "artifact-stored",
     "success-not-committed",
+    "success-repeated",
     "success-committed",
     "job-ended",
 )
@@ -191,6 +192,7 @@ def _kill_worker_at(point: str) -> None:
         "artifact-half-stored": lambda: before(TrainKind, "keep", lambda: before(os, "fsync", kill)),
         "artifact-stored": lambda: after(TrainKind, "keep", kill),
         "success-not-committed": lambda: after(models, "add", kill),
+        "success-repeated": lambda: before(models, "add", _unavailable_then(kill)),
         "success-committed": lambda: before(shutil, "rmtree", kill),
         "job-ended": lambda: after(main, "run_job", kill),
     }
@@ -199,6 +201,20 @@ def _kill_worker_at(point: str) -> None:
         places = _store_places(kill)
     if point in places:
         places[point]()
+
+
+def _unavailable_then(kill: Callable[[], None]) -> Callable[[], None]:
+    """Refuses three transactions as a database does that is out of reach, then kills the worker."""
+    from app.core.errors import Unavailable
+
+    n_calls = iter(range(4))
+
+    def act() -> None:
+        if next(n_calls) < 3:
+            raise Unavailable("the database does not answer")
+        kill()
+
+    return act
 
 
 def _store_places(kill: Callable[..., None]) -> dict[str, Callable[[], None]]:

@@ -3,14 +3,18 @@
 from datetime import datetime, timedelta
 from unittest.mock import patch
 
+from app.core import limits
 from app.services.execution import sweep
 from app.services.installation import Installation
 
 
 def expired_at(installation: Installation, at: datetime) -> int:
-    """Settles jobs as if the database's clock told this time."""
-    with patch.object(type(installation.database), "now", lambda *_: at):
-        return sweep.expire_jobs(installation)
+    """Settles jobs as if the database's clock told this time, and workers then had the time of another lease."""
+    with (
+        patch.object(type(installation.database), "now", lambda *_: at),
+        patch.object(limits, "SWEEP_INTERVAL_S", installation.settings.lease_ttl_s),
+    ):
+        return sweep.expire_jobs(installation) + sweep.expire_jobs(installation)
 
 
 def tidy_all_rows(installation: Installation) -> None:

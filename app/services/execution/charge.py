@@ -84,6 +84,19 @@ def charge_claimed(installation: Installation, claim: Claim) -> JobTask:
         return _task(installation, session, row)
 
 
+def charged_task(installation: Installation, claim: Claim) -> JobTask | None:
+    """The task of a job that this claim has charged, although the answer was lost; ``None`` if it has not charged it.
+
+    For the worker of the claim alone, which has read no row yet. The lock waits for a commit that is still under way.
+
+    Raises:
+        LeaseLost: another worker has the job, or the job ended.
+    """
+    with installation.database.write() as session:
+        row = queue.leased(session, claim)
+        return None if row.charged_at is None else _task(installation, session, row)
+
+
 def _hold_submitter(installation: Installation, session: Session, row: JobRow) -> None:
     """Locks the submitter's key, before the job is locked, and checks its roles on every dataset of the job."""
     try:

@@ -2,7 +2,9 @@
 
 Before the charge, the files that the job needs are copied to this machine: models, and encrypted files of rows, which
 are authenticated. Transaction 1 charges and commits; only then are rows read. Transaction 2 checks the lease and
-commits the output and ``succeeded`` together. A job that is lost between the two transactions stays charged and fails.
+commits the output and ``succeeded`` together. Its budget is spent, so it is repeated for as long as the database is
+unreachable. A worker that stops meanwhile leaves a note of the output, with which a sweep commits it. A job that is
+lost between the two transactions stays charged and fails.
 """
 
 import errno
@@ -14,8 +16,9 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cache, partial
+from itertools import chain, repeat
 from pathlib import Path
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 from sqlalchemy.orm import Session
 
@@ -32,11 +35,13 @@ from app.jobs.states import EndReason, JobState
 from app.ledger import reservations, rules
 from app.registry import models
 from app.registry.store import ArtifactLost
+from app.services.execution import finished
 from app.services.execution.charge import (
     WORKER,
     SubmitterRevoked,
     TaskNotPaid,
     charge_claimed,
+    charged_task,
     cluster_of,
     kind_of,
     known_work,
@@ -52,10 +57,15 @@ from app.services.jobs.task import JobTask, PartRows, input_path
 Load: TypeAlias = Callable[[Lease, DaskCluster | None], None]
 """Brings up what runs a job, before its charge, and the cluster that reads its rows, if any."""
 
+Result = TypeVar("Result")
+
 _log = logging.getLogger(__name__)
 
-COMMIT_RETRY_S = (0.25, 0.5, 1.0)
-"""Pauses between attempts of the last commit, in seconds."""
+COMMIT_RETRY_S = (0.25, 0.5, 1.0, 2.0)
+"""Pauses between attempts of the last commit, in seconds. The last pause is repeated until the database answers."""
+
+COMMIT_STOP_S = 8.0
+"""Seconds for which a process that is asked to stop still tries the last commit: Docker kills after ten."""
 
 STORE_RETRY_S = (1.0, 2.0, 4.0, 8.0, 15.0, 30.0)
 """Pauses between attempts to store an output in a store that does not answer, in seconds: its budget is spent."""
@@ -159,7 +169,7 @@ def _charged(installation: Installation, claim: Claim, lease: Lease, load: Load,
         _bring_rows(installation, claim, lease, stop=stop)
         _require_room(installation, claim, lease, stop=stop)
         load(lease, _cluster(installation, claim))
-        return charge_claimed(installation, claim)
+        return _charge(installation, claim, stop=stop)
     except TaskNotPaid:
         _log.error("a job's task is not what its reservations pay for")
         _give_back(installation, claim, reason=EndReason.FAILED)
@@ -180,6 +190,20 @@ def _charged(installation: Installation, claim: Claim, lease: Lease, load: Load,
 def _cluster(installation: Installation, claim: Claim) -> DaskCluster | None:
     with installation.database.read() as session:
         return cluster_of(installation, session, queue.job(session, claim.job_id))
+
+
+def _charge(installation: Installation, claim: Claim, *, stop: Stop) -> JobTask:
+    """Charges the job. If the connection breaks in the commit, asks whether the job is charged.
+
+    No other worker runs a job that is charged, so this worker must not leave it.
+    """
+    try:
+        return charge_claimed(installation, claim)
+    except Unavailable:
+        task = _until_reached(partial(charged_task, installation, claim), stop=stop)
+        if task is None:
+            raise
+        return task
 
 
 def _lay_out_inputs(installation: Installation, claim: Claim, lease: Lease) -> bool:
@@ -350,16 +374,17 @@ def _run_and_end(
         lease.show(task.n_trees)
         output = _stored(installation, task, stop=stop)
     except Stopped:
-        _fail(installation, claim, reason=EndReason.LOST)
+        _fail(installation, claim, reason=EndReason.LOST, stop=stop)
     except JobFailed as failure:
-        _fail(installation, claim, reason=failure.reason)
+        _fail(installation, claim, reason=failure.reason, stop=stop)
     except OutputInvalid:
-        _fail(installation, claim, reason=EndReason.FAILED)
+        _fail(installation, claim, reason=EndReason.FAILED, stop=stop)
     except OSError:
         _log.error("the output of a paid job cannot be stored: the home or the store of models failed")
-        _fail(installation, claim, reason=EndReason.FAILED)
+        _fail(installation, claim, reason=EndReason.FAILED, stop=stop)
     else:
-        _succeed(installation, claim, output)
+        finished.note(installation, claim, kind=task.kind, output=output)
+        _succeed(installation, claim, output, stop=stop)
 
 
 def _stored(installation: Installation, task: JobTask, *, stop: Stop) -> JobOutput:
@@ -374,7 +399,11 @@ def _stored(installation: Installation, task: JobTask, *, stop: Stop) -> JobOutp
     return kind_of(task.kind).keep(installation, task, data)
 
 
-def _fail(installation: Installation, claim: Claim, *, reason: EndReason) -> None:
+def _fail(installation: Installation, claim: Claim, *, reason: EndReason, stop: Stop) -> None:
+    _until_reached(partial(_end_as_failed, installation, claim, reason=reason), stop=stop)
+
+
+def _end_as_failed(installation: Installation, claim: Claim, *, reason: EndReason) -> None:
     with installation.database.write() as session:
         row = queue.leased(session, claim)
         notices.end_job(session, row, state=JobState.FAILED, reason=reason, at=installation.database.now(session))
@@ -391,26 +420,46 @@ def _fail(installation: Installation, claim: Claim, *, reason: EndReason) -> Non
         )
 
 
-def _succeed(installation: Installation, claim: Claim, output: JobOutput) -> None:
-    """Transaction 2, repeated while the database is unreachable, since the budget for this output is spent."""
-    for wait_s in (*COMMIT_RETRY_S, None):
-        try:
-            _register(installation, claim, output)
-            return
-        except Unavailable:
-            if wait_s is None:
-                raise
-            time.sleep(wait_s)
-        except LeaseLost:
-            with installation.database.read() as session:
-                if queue.job(session, claim.job_id).state == JobState.SUCCEEDED:
-                    return  # an earlier attempt committed; its answer was lost
+def _succeed(installation: Installation, claim: Claim, output: JobOutput, *, stop: Stop) -> None:
+    """Transaction 2. The note of the output outlives a worker that cannot wait for the database."""
+    try:
+        _until_reached(partial(_register, installation, claim, output), stop=stop)
+    except LeaseLost:
+        if not _until_reached(partial(_has_succeeded, installation, claim), stop=stop):
             output.discard(installation)
+            finished.forget(installation, claim.job_id)
             raise
+    finished.forget(installation, claim.job_id)
 
 
 def _register(installation: Installation, claim: Claim, output: JobOutput) -> None:
     with installation.database.write() as session:
         row = queue.leased(session, claim)
-        output.register(session, row)
-        notices.end_job(session, row, state=JobState.SUCCEEDED, reason=None, at=installation.database.now(session))
+        finished.register(session, row, output, at=installation.database.now(session))
+
+
+def _has_succeeded(installation: Installation, claim: Claim) -> bool:
+    """Whether an earlier attempt, whose answer was lost, or a sweep has registered the output."""
+    with installation.database.read() as session:
+        return queue.job(session, claim.job_id).state == JobState.SUCCEEDED
+
+
+def _until_reached(transaction: Callable[[], Result], *, stop: Stop) -> Result:
+    """Repeats a transaction while the database is unreachable, because what the job spent stays spent.
+
+    The lease is extended meanwhile, as soon as the database answers.
+
+    Raises:
+        Unavailable: the process is to stop now, or was asked to stop :data:`COMMIT_STOP_S` ago.
+    """
+    stops_at = float("inf")
+    for pause_s in chain(COMMIT_RETRY_S, repeat(COMMIT_RETRY_S[-1])):
+        try:
+            return transaction()
+        except Unavailable:
+            if stop.begun.is_set():
+                stops_at = min(stops_at, time.monotonic() + COMMIT_STOP_S)
+            if stop.now.wait(pause_s) or time.monotonic() >= stops_at:
+                _log.warning("this worker stops before the database could take the end of a paid job")
+                raise
+    raise AssertionError("the pauses never end")

@@ -23,6 +23,8 @@ from app.jobs.tables import JobRow
 from app.ledger import reservations, rules
 from app.registry import models
 from app.services.datasets.erase import SWEEPER, complete_erasures, erase_remains
+from app.services.execution import finished
+from app.services.execution.finished import Note
 from app.services.installation import Installation
 from app.services.jobs import notices
 
@@ -37,8 +39,9 @@ STALE_ARTIFACT = timedelta(hours=24)
 def expire_jobs(installation: Installation) -> int:
     """Ends or requeues every job whose lease ran out or that waited for too long.
 
-    Claimed but not charged: back to the queue. Charged: failed, reason ``lost``, the charge stays. Queued for longer
-    than the limit: failed, reason ``not-started``; waiting for an approval for longer than its limit: failed, reason
+    Claimed but not charged: back to the queue. Charged: succeeded, if a note has its output; otherwise failed, reason
+    ``lost``, once its worker did not extend the lease for another term; the charge stays. Queued for longer than the
+    limit: failed, reason ``not-started``; waiting for an approval for longer than its limit: failed, reason
     ``not-approved``; and its reservation expires in the same transaction.
 
     A lease that ends too late, because the clock was set back, is shortened to that of a claim made now. Otherwise, a
@@ -52,6 +55,8 @@ def expire_jobs(installation: Installation) -> int:
         at = database.now(session)
         closed = rules.closed_accounts(session, at=at) | catalog.closing_ids(session)
         overdue = queue.overdue(session, at=at, ttl_s=ttl_s, closed=closed)
+    if not overdue:
+        installation.late_leases.clear()
     n_ended = 0
     for job_id in overdue:
         with suppress(BalanceMismatch):  # other accounts' jobs go on
@@ -102,48 +107,93 @@ def tidy_rows(installation: Installation) -> None:
 
 
 def tidy_artifacts(installation: Installation) -> None:
-    """Removes artifacts of removed models whose process died before it removed the file.
+    """Removes artifacts of removed models whose process died before it removed the file, and notes of ended jobs.
 
-    Younger artifacts stay: their models may be about to be registered.
+    Younger artifacts stay: their models may be about to be registered. So do those that a note names.
     """
-    stored = installation.store.digests(before=stamps.now() - STALE_ARTIFACT)
-    if not stored:
+    stale_before = stamps.now() - STALE_ARTIFACT
+    finished.erase_unfinished(installation, before=stale_before)
+    stored = installation.store.digests(before=stale_before)
+    notes = {job_id: finished.read(installation, job_id) for job_id in finished.noted_jobs(installation)}
+    if not stored and not notes:
         return
     with installation.database.read() as session:  # after the files were listed, so that no new model is missed
         needed = models.digests(session)
-    for digest in set(stored) - needed:
+        ended = [job_id for job_id in notes if not queue.is_unfinished(session, job_id)]
+    noted = {note.digest for job_id, note in notes.items() if note is not None and job_id not in ended}
+    for digest in set(stored) - needed - noted:
         installation.store.remove(digest)
+    for job_id in ended:
+        finished.forget(installation, job_id)
 
 
 def _settle(installation: Installation, job_id: str, *, closed: Collection[str]) -> bool:
-    """Ends or requeues one overdue job, unless its worker resumed, and then says whether a paid job was lost."""
+    """Ends or requeues one overdue job, unless its worker resumed, and then says what became of a paid job."""
     database = installation.database
+    try:
+        note = finished.read(installation, job_id)
+    except OSError:  # nobody knows whether the job has an output; the next sweep asks again
+        _log.warning("an overdue job waits, because the store does not answer", extra={"job_id": job_id})
+        return False
     with database.write() as session:
         row, at = queue.locked(session, job_id), database.now(session)
         if row.lease_until is not None:
             row.lease_until = min(row.lease_until, at + timedelta(seconds=installation.settings.lease_ttl_s))
-        is_settled = _end_overdue(session, row, at=at, closed=closed)
-        lost_parts = row.parts if is_settled and row.reason == EndReason.LOST else ()
-    for part in lost_parts:  # after the commit: a sweep that is rolled back has lost no job
+        is_paid = row.state == JobState.RUNNING and row.charged_at is not None
+        if is_paid:
+            is_settled = _end_paid(installation, session, row, note, at=at)
+        else:
+            is_settled = _end_unpaid(session, row, at=at, closed=closed)
+    if is_paid and is_settled:  # after the commit: a sweep that is rolled back has ended no job
+        _tell_end(installation, row)
+    return is_settled
+
+
+def _tell_end(installation: Installation, row: JobRow) -> None:
+    if row.state == JobState.SUCCEEDED:
+        _log.info("a sweep registered the output of a paid job, because its worker did not", extra={"job_id": row.id})
+        finished.forget(installation, row.id)
+        return
+    for part in row.parts:
         _log.warning(
-            "a paid job was lost with its worker, and its charge stays",
+            "a paid job was lost: its lease was not extended, and no output is noted; its charge stays",
             extra={
-                "job_id": job_id,
+                "job_id": row.id,
                 "account_id": part.dataset,  # the account of a dataset has the dataset's id
                 "dataset_id": part.dataset,
                 "reservation_id": part.reservation_id,
             },
         )
-    return is_settled
 
 
-def _end_overdue(session: Session, row: JobRow, *, at: datetime, closed: Collection[str]) -> bool:
+def _end_paid(installation: Installation, session: Session, row: JobRow, note: Note | None, *, at: datetime) -> bool:
+    if row.lease_until is None or row.lease_until >= at:
+        return False
+    if note is not None and note.token == row.lease_token:
+        finished.register(session, row, note.output, at=at)
+        return True
+    if _may_be_extended(installation, row.id, row.lease_until):
+        return False
+    notices.end_job(session, row, state=JobState.FAILED, reason=EndReason.LOST, at=at)
+    return True
+
+
+def _may_be_extended(installation: Installation, job_id: str, lease_until: datetime) -> bool:
+    """Whether the worker of a paid job may still extend a lease that has ended.
+
+    While the database is away, no worker can extend a lease. The first sweep after an outage finds the leases of living
+    workers ended, too. So a worker has as long as a lease takes, counted in sweeps, which run while the database
+    answers: no clock tells how long it was away.
+    """
+    installation.late_leases[job_id, lease_until] += 1
+    n_waits = installation.late_leases[job_id, lease_until] - 1
+    return n_waits * limits.SWEEP_INTERVAL_S < installation.settings.lease_ttl_s
+
+
+def _end_unpaid(session: Session, row: JobRow, *, at: datetime, closed: Collection[str]) -> bool:
     can_start = all(part.dataset not in closed for part in row.parts)
     waited_too_long = can_start and row.waits_since < at - timedelta(seconds=limits.MAX_QUEUE_S)
     if row.state == JobState.RUNNING and row.lease_until is not None and row.lease_until < at:
-        if row.charged_at is not None:
-            notices.end_job(session, row, state=JobState.FAILED, reason=EndReason.LOST, at=at)
-            return True
         queue.requeue(row)
         if not waited_too_long:
             return True

@@ -30,7 +30,10 @@ class OutputInvalid(GrovekeeperError):
 
 
 class JobOutput(Protocol):
-    """An output that was checked and, where it is a file, stored durably, but is not registered yet."""
+    """An output that was checked and, where it is a file, stored durably, but is not registered yet.
+
+    A dataclass whose fields are JSON values, so that a note can keep it (:mod:`app.services.execution.finished`).
+    """
 
     def register(self, session: Session, row: JobRow) -> None:
         """Adds the row of the output and names it in the job, on the transaction that ends the job."""
@@ -55,6 +58,9 @@ class JobKind(Protocol):
             OutputInvalid: the bytes are not an output of this kind.
             OSError: the output could not be stored.
         """
+
+    def output(self, fields: dict[str, Any]) -> JobOutput:
+        """The output that :meth:`keep` returned, from its fields."""
 
 
 def facts_of_job(session: Session, row: JobRow, *, output: Output) -> dict[str, Any]:

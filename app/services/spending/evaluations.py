@@ -260,6 +260,10 @@ class EvaluationKind:
             raise OutputInvalid from None
         return ReleasedEvaluation({**task.metadata, "evaluation": released.to_json()})
 
+    def output(self, fields: dict[str, Any]) -> ReleasedEvaluation:
+        """See :class:`app.services.jobs.kinds.JobKind`."""
+        return ReleasedEvaluation(**fields)
+
 
 def show_evaluation(installation: Installation, principal: Principal, evaluation_id: str) -> EvaluationOut:
     """Shows one evaluation."""

@@ -131,6 +131,10 @@ class ProfileKind:
         body = {**task.metadata, "schema": schema.to_json(), "profile": released.to_json()}
         return ReleasedProfile(body)
 
+    def output(self, fields: dict[str, Any]) -> ReleasedProfile:
+        """See :class:`app.services.jobs.kinds.JobKind`."""
+        return ReleasedProfile(**fields)
+
 
 def show_profile(installation: Installation, principal: Principal, profile_id: str) -> ProfileOut:
     """Shows one profile: released numbers, guarantee, receipt."""

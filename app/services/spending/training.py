@@ -277,6 +277,10 @@ class TrainKind:
             raise OutputInvalid from None
         return StoredArtifact(installation.store.put(data), len(data))
 
+    def output(self, fields: dict[str, Any]) -> StoredArtifact:
+        """See :class:`app.services.jobs.kinds.JobKind`."""
+        return StoredArtifact(**fields)
+
 
 def _profile_of_model(session: Session, row: JobRow) -> ProfileRow | None:
     """The profile that the model is a function of, if its request named one.

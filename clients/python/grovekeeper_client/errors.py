@@ -14,7 +14,7 @@ REASONS: Mapping[str, str] = {
     ),
     "not-started": "no worker started the job within 24 hours, so its reservation expired",
     "not-approved": "no owner approved the job within 7 days, so its reservation expired",
-    "lost": "its worker stopped, or was out of reach for too long, after the charge",
+    "lost": "no worker finished it: its worker stopped, or could not reach the database for too long, after the charge",
     "revoked": "the key that submitted it was revoked, or lost its role, before the charge",
     "key-expired": "the key that submitted it came to its end before the charge; submit it again with a key that works",
     "damaged": (

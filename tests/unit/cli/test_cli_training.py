@@ -315,7 +315,7 @@ def test_a_job_that_did_not_succeed_ends_with_1(run: Run, service: Any) -> None:
     for typed in (["train", "census", "-a", "mrf", "-e", "1", "--wait"], ["jobs", "show", "jb_1", "--wait"]):
         result = run(*typed)
         assert result.exit_code == 1
-        assert "job jb_1 failed: its worker stopped" in result.stderr
+        assert "job jb_1 failed: no worker finished it" in result.stderr
         assert "0.1 ε spent for good" in result.stderr
         assert "trained model" not in result.stdout
         assert json.loads(run(*typed, "--json").stdout)["state"] == "failed"

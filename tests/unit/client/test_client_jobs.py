@@ -110,7 +110,7 @@ def test_a_job_gives_its_output_or_says_why_there_is_none(capsys: pytest.Capture
 
     assert waited(_job("succeeded", 3)) == "md_1"
     with pytest.raises(
-        JobFailed, match=r"job jb_1 failed: its worker stopped.*; its price is spent for good"
+        JobFailed, match=r"job jb_1 failed: no worker finished it: .* the database .*; its price is spent for good"
     ) as caught:
         waited(_job("failed", reason="lost"))
     assert (caught.value.reason, caught.value.charged) == ("lost", True)

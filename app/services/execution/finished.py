@@ -1,0 +1,101 @@
+"""Notes the output of a paid job that is stored and not registered yet, and registers it.
+
+A worker writes the note before the job's last transaction. If the worker ends before the database takes that
+transaction, the first sweep after the end of the lease does it, on any machine that shares the store. The note has the
+fencing token of the charge, and the transaction that registers the output ends the lease, so one of them commits.
+"""
+
+import json
+import logging
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy.orm import Session
+
+from app.core.files import UNFINISHED, StoredFile
+from app.jobs.queue import Claim
+from app.jobs.states import JobState
+from app.jobs.tables import JobRow
+from app.services.execution.charge import kind_of
+from app.services.installation import FINISHED_FOLDER, Installation
+from app.services.jobs import notices
+from app.services.jobs.kinds import JobOutput
+
+_ENDING = ".json"
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Note:
+    """An output that was stored, and the token under which its job was charged.
+
+    Attributes:
+        digest: of the stored file of the output, if it is one.
+    """
+
+    token: str
+    output: JobOutput
+    digest: str | None
+
+    @classmethod
+    def from_json(cls, value: dict[str, Any]) -> "Note":
+        """Inverse of what :func:`note` writes."""
+        fields = value["output"]
+        return cls(value["token"], kind_of(value["kind"]).output(fields), fields.get("digest"))
+
+
+def note(installation: Installation, claim: Claim, *, kind: str, output: JobOutput) -> None:
+    """Writes the note of an output. Without it, the worker can still register the output."""
+    text = json.dumps({"kind": kind, "token": claim.token, "output": vars(output)})
+    try:
+        with _file(installation, claim.job_id).new(existing="replace") as file:
+            file.write(text.encode("utf-8"))
+    except OSError:
+        _log.warning("the output of a paid job is not noted; only its worker can register it")
+
+
+def read(installation: Installation, job_id: str) -> Note | None:
+    """The note of a job's output, if there is one.
+
+    Raises:
+        OSError: the store does not answer.
+    """
+    try:
+        return Note.from_json(json.loads(_file(installation, job_id).read_bytes()))
+    except FileNotFoundError:
+        return None
+    except (ValueError, KeyError, TypeError):  # of another version
+        _log.error("the note of an output cannot be read", extra={"job_id": job_id})
+        return None
+
+
+def noted_jobs(installation: Installation) -> list[str]:
+    """Ids of the jobs that have a note."""
+    names = [file.basename for file in installation.files.files(FINISHED_FOLDER)]
+    return [name.removesuffix(_ENDING) for name in names if not name.endswith(UNFINISHED)]
+
+
+def erase_unfinished(installation: Installation, *, before: datetime) -> None:
+    """Removes what workers left that were killed while they wrote a note."""
+    for file in installation.files.files(FINISHED_FOLDER):
+        if file.basename.endswith(UNFINISHED) and file.changed_at < before:
+            installation.files.delete(file.name)
+
+
+def forget(installation: Installation, job_id: str) -> None:
+    """Removes the note of a job that has ended. A note that stays is removed later."""
+    try:
+        _file(installation, job_id).delete()
+    except OSError:
+        _log.warning("the note of an output stays until a later sweep", extra={"job_id": job_id})
+
+
+def register(session: Session, row: JobRow, output: JobOutput, *, at: datetime) -> None:
+    """Registers the output of a job that the caller has locked, and ends the job."""
+    output.register(session, row)
+    notices.end_job(session, row, state=JobState.SUCCEEDED, reason=None, at=at)
+
+
+def _file(installation: Installation, job_id: str) -> StoredFile:
+    return StoredFile(installation.files, f"{FINISHED_FOLDER}/{job_id}{_ENDING}")
