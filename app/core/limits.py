@@ -259,6 +259,8 @@ COPIES_INTERVAL_S = 600.0
 OBJECT_STORE_WAIT_S = 20  # Seconds within which a request to an object store is repeated
 MAX_AHEAD_BYTES = 64 * 1024 * 1024  # Bytes of loaded artifacts beyond which a process loads no model before it is asked
 MAX_CACHED_ARTIFACT_BYTES = 512 * 1024 * 1024  # Bytes of memory for the artifacts that one process keeps loaded
+# Bytes of memory for the states of accounts that one process keeps. An account larger than half counts as half of it.
+MAX_KEPT_STATE_BYTES = 256 * 1024 * 1024
 MAX_CONFUSION_CLASSES = 100  # Classes of a confusion matrix
 MAX_SCORE_BINS = 256  # Steps of the score in an AUROC
 MAX_COMPARED_MODELS = 64  # Models among which one evaluation chooses the best

@@ -11,18 +11,21 @@ is hashed and exported like every other, and the verifier recomputes the state i
 """
 
 import logging
+import sys
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import KW_ONLY, dataclass, field
 from fractions import Fraction
 from functools import cached_property
+from threading import Lock
 from typing import Any, Final, Self
 
+from cachetools import LRUCache
 from sqlalchemy import Text, event, select, type_coerce
 from sqlalchemy.orm import Session
 from sqlalchemy.orm.attributes import set_committed_value
 
-from app.core import amounts, stamps
+from app.core import amounts, limits, stamps
 from app.core.errors import BalanceMismatch
 from app.db.database import KEPT, transaction_time
 from app.ledger import tables
@@ -44,7 +47,7 @@ from app.privacy import accountants
 from app.privacy.accountants import delta_steps, delta_text, pure
 from app.privacy.accountants.accountant import steps_down
 from app.privacy.joint_loads import Loads
-from app.privacy.numbering import Numbering
+from app.privacy.numbering import Numbering, size_of
 from app.privacy.partitions import JointCell, Partitions, Scope
 
 STATE_EVERY: Final = 1024
@@ -54,6 +57,12 @@ _READ_AT_ONCE = 100
 _CHECKED_AT_ONCE = 1_000
 _NOTHING = Bound(0, is_tight=True)
 _OF_TRANSACTION = "ledger states"
+
+_OF_PROCESS = "states"
+_keeping = Lock()  # an LRUCache moves what is read
+_STATE_BYTES = 2_500  # measured, as the next two
+_ITEM_BYTES = 400
+_CELL_BYTES = 48
 
 _log = logging.getLogger(__name__)
 
@@ -70,6 +79,7 @@ class State:
         facts: as the first entry states them (:func:`facts_of`).
         totals: charged and reserved amounts of a scope, by its digest; no scope without an amount.
         scopes: the scopes of ``totals``, by digest.
+        scopes_size: the number of these scopes plus the number of cells that they list.
         deltas: charged δ of a scope, by its digest, in steps of 10⁻¹⁸.
         reservations: open reservations, as (job or reservation, digest of the scope, amount).
         loads: of a population, the load of each member.
@@ -85,6 +95,7 @@ class State:
     facts: dict[str, Any] = field(default_factory=dict)
     totals: dict[str, tuple[int, int]] = field(default_factory=dict)
     scopes: dict[str, Scope] = field(default_factory=dict)
+    scopes_size: int = 0
     deltas: dict[str, int] = field(default_factory=dict)
     reservations: Counter[tuple[str | None, str, int]] = field(default_factory=Counter)
     loads: dict[str, int] = field(default_factory=dict)
@@ -126,12 +137,20 @@ class State:
         return CellDelta(largest.cell, largest.load, largest.is_exact)
 
     def _numbered(self, partitions: Partitions) -> Numbering:
-        """The scopes of the state, as copies of the state share them: a digest never denotes another scope."""
-        if self._numbering is None:
-            self._numbering = Numbering(partition.name for partition in partitions.declared)
-        for digest in self._numbering.missing(self.scopes.keys()):
-            self._numbering.add(digest, self.scopes[digest])
-        return self._numbering
+        """The scopes of the state, as copies of the state share them: a digest never denotes another scope.
+
+        Scopes of jobs that were cancelled stay numbered, at most until they are more than those of the state: a
+        caller may reserve and cancel without end. The comparison comes first, so that copies which are rolled back
+        add nothing more to a numbering that is too large.
+        """
+        known = self._numbering
+        missing: Set[str] = self.scopes.keys() if known is None else known.missing(self.scopes.keys())
+        if known is None or (missing and known.size > 2 * self.scopes_size):
+            known, missing = Numbering(partition.name for partition in partitions.declared), self.scopes.keys()
+        for digest in missing:
+            known.add(digest, self.scopes[digest])
+        self._numbering = known
+        return known
 
     def take(self, entry: Entry) -> None:
         """Advances the state by the next entry, as it was read.
@@ -212,12 +231,15 @@ class State:
 
     def _add(self, scope: Scope, *, charged: int = 0, reserved: int = 0, delta: int = 0) -> None:
         digest = digest_of(scope)
+        if digest not in self.scopes:
+            self.scopes_size += size_of(scope)
         before = self.totals.get(digest, (0, 0))
         self.totals[digest], self.scopes[digest] = (before[0] + charged, before[1] + reserved), scope
         if delta:
             self.deltas[digest] = self.deltas.get(digest, 0) + delta
         if not any(self.totals[digest]):
             del self.totals[digest], self.scopes[digest]
+            self.scopes_size -= size_of(scope)
 
     def to_json(self) -> dict[str, Any]:
         """The state in public JSON form, as an entry of the kind ``state`` has it."""
@@ -323,11 +345,11 @@ def state_of(session: Session, row: AccountRow) -> State:
     own = _of_transaction(session).get(row.id)
     if own is not None and own.hash == row.last_hash:
         return own
-    states = _kept(session)
-    state = states.get(row.id)
+    state = _kept(session, row.id)
     is_behind = state is None or state.sequence < row.last_sequence
     if state is None or is_behind or (state.sequence == row.last_sequence and state.hash != row.last_hash):
-        state = states[row.id] = _caught_up(session, row, state if is_behind else None)
+        state = _caught_up(session, row, state if is_behind else None)
+        _keep(session, state)
     if facts_of(row) != state.facts:
         raise mismatch(row.id, "facts")
     return state
@@ -442,10 +464,34 @@ def _advanced(session: Session, row: AccountRow, entry: Entry) -> State:
     return state
 
 
-def _kept(session: Session) -> dict[str, State]:
-    """The states that this process keeps: 2.5 KB for an account, and 0.4 KB for each scope and open reservation."""
-    states: dict[str, State] = session.info.setdefault(KEPT, {})
-    return states
+def _kept(session: Session, account_id: str) -> State | None:
+    """The state of an account that this process keeps, if it does; any other is read from the entries again."""
+    with _keeping:
+        return _states(session).get(account_id)
+
+
+def _keep(session: Session, state: State) -> None:
+    """Keeps a state; those that were used least recently make room."""
+    with _keeping:
+        _states(session)[state.account_id] = state
+
+
+def _states(session: Session) -> LRUCache[str, State]:
+    kept: dict[str, LRUCache[str, State]] = session.info.setdefault(KEPT, {})
+    return kept.setdefault(_OF_PROCESS, LRUCache(limits.MAX_KEPT_STATE_BYTES, getsizeof=_size))
+
+
+def _size(state: State) -> int:
+    """Approximate bytes of memory of a state and of its numbering: its facts list cells, and so do its scopes.
+
+    A large account counts as half of what is kept, so that it does not displace all others at every use.
+    """
+    listed = [partition["cells"] for partition in state.facts.get("partitions", ()) if partition["kind"] == "column"]
+    declared = [sys.getsizeof(cell) for cells in listed for cell in cells]
+    n_items = len(state.totals) + len(state.reservations) + len(state.loads)
+    n_cells = len(declared) + state.scopes_size
+    of_cells = n_cells * (_CELL_BYTES + max(declared, default=0))
+    return min(_STATE_BYTES + n_items * _ITEM_BYTES + of_cells, limits.MAX_KEPT_STATE_BYTES // 2)
 
 
 def _of_transaction(session: Session) -> dict[str, State]:
@@ -458,9 +504,9 @@ def _of_transaction(session: Session) -> dict[str, State]:
 def _publish(session: Session) -> None:
     """Keeps the states of a committed transaction, so that the next one need not read its entries."""
     for state in session.info.pop(_OF_TRANSACTION, {}).values():
-        known = _kept(session).get(state.account_id)
+        known = _kept(session, state.account_id)
         if known is None or known.sequence < state.sequence:
-            _kept(session)[state.account_id] = state
+            _keep(session, state)
 
 
 @event.listens_for(Session, "after_rollback")

@@ -144,10 +144,16 @@ def _parts(rows: Numbers, width: int) -> Iterator[Numbers]:
 Key = TypeVar("Key", bound=Hashable)
 
 
+def size_of(scope: Scope) -> int:
+    """What a scope adds at most to :attr:`Numbering.size`."""
+    return 1 + sum(map(len, scope.values()))
+
+
 class Numbering:
     """Caches the scopes over a set of partitions, by key. Entries are never removed, so threads may share the cache.
 
-    ``size`` measures the memory of the cache: the number of scopes plus the number of cells in distinct lists.
+    ``size`` measures the memory of the cache: the number of scopes plus the number of cells in distinct lists. Scopes
+    without an amount stay, so whoever adds scopes begins a new cache when few of them are still used.
     """
 
     def __init__(self, names: Iterable[str]) -> None:

@@ -106,6 +106,43 @@ def test_a_bound_is_reported_refuses_soundly_and_keeps_its_sum(
     assert full.charged + full.reserved == full.cap, "a bound never says more than any admission allowed"
 
 
+def test_scopes_of_cancelled_jobs_leave_the_process(installation: Installation) -> None:
+    """A caller may reserve and cancel without end, and look at the balance between."""
+    open_account(installation, "ds_wide", cap=100, partitions=Partitions((HashPartition("shard", 64),)))
+
+    def reserve(session: Session, job_id: str, *cells: int) -> str:
+        new_reservation = ledger.NewReservation("ds_wide", 3, {"shard": cells}, EVENT, job_id)
+        return ledger.reserve(session, [new_reservation], actor="key_analyst")[0]
+
+    def shown() -> tuple[object, object, int]:
+        with installation.database.read() as session:
+            state = chain.state_of(session, tables.account(session, "ds_wide"))
+            details = statements.detail(session, "ds_wide"), statements.balance(session, "ds_wide", {"shard": (7,)})
+            return *details, state.budget.scopes.size
+
+    with installation.database.write() as session:
+        reserve(session, "jb_kept", *range(8))
+    alone = shown()[2]
+    sizes = []
+    for number in range(20):
+        with installation.database.write() as session:
+            cancelled = reserve(session, f"jb_{number}", number, *range(30, 50))
+        sizes.append(shown()[2])
+        with installation.database.write() as session:
+            reserve(session, f"jb_rolled_back_{number}", number, *range(20, 60))
+            statements.balance(session, "ds_wide")
+            session.rollback()
+        with installation.database.write() as session:
+            settling.void(session, cancelled, actor="worker")
+        sizes.append(shown()[2])
+    assert max(sizes) <= 4 * (alone + 22)
+    before = shown()
+    installation.database.kept.clear()
+    after = shown()
+    assert after[:2] == before[:2], "a process that begins now shows the same"
+    assert after[2] == alone
+
+
 def test_a_charge_without_an_upload_covers_the_uploads_to_come(installation: Installation) -> None:
     """The rows that an external mechanism reads are unknown, so its box is not limited to the present uploads."""
     _reserve(installation, "jb_1", 40)

@@ -243,13 +243,48 @@ def test_an_admission_reads_only_entries_after_the_last_state(
     for _ in range(4):
         _reserved(installation, "ds_a")
     assert taken == [], "this process wrote all of them"
-    known = installation.database.kept.copy()
+    states = installation.database.kept["states"]
+    known = dict(states)
     _reserved(installation, "ds_a")
-    installation.database.kept.update(known)  # as in a process beside the one that wrote it
+    states.update(known)  # as in a process beside the one that wrote it
     for _ in range(2):
         with pytest.raises(BudgetExceeded):
             _reserved(installation, "ds_a", 100)
     assert taken == [6]
+
+
+def test_a_process_keeps_the_states_of_the_accounts_that_it_used_last(
+    installation: Installation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Anybody who may declare datasets may do so without end, and erase them."""
+    monkeypatch.setattr(limits, "MAX_KEPT_STATE_BYTES", 30_000)
+    installation.database.kept.clear()
+    names = [f"ds_{number}" for number in range(20)]
+    for number, name in enumerate(names):
+        with installation.database.write() as session:
+            members.account(session, name)
+            members.reserve(session, name, number + 1, f"jb_{name}")
+    states = installation.database.kept["states"]
+    assert names[-1] in states
+    assert 2 <= len(states) < 12
+    with installation.database.read() as session:
+        assert [statements.balance(session, name).reserved for name in names] == list(range(1, 21))
+    with pytest.raises(BudgetExceeded):
+        _reserved(installation, names[0], 100)
+    _reserved(installation, names[0], 99)
+
+
+def test_an_account_weighs_the_cells_that_it_declares_and_those_of_its_scopes(installation: Installation) -> None:
+    cells = [f"{number}{'x' * 100}" for number in range(200)]
+    wide = [{"name": "c", "kind": "column", "column": "c", "feature": False, "cells": cells, "sizes": None}]
+    state = chain.State("ds_a", facts={"partitions": wide})
+    assert chain._size(state) - chain._size(chain.State("ds_a")) > 200 * 150
+    state._add({"c": tuple(cells)}, reserved=1)
+    assert chain._size(state) - chain._size(chain.State("ds_a")) > 2 * 200 * 150
+    state._add({"c": tuple(cells)}, reserved=-1)
+    assert state.scopes_size == 0
+    huge = dataclasses.replace(state, scopes_size=10**9)
+    assert chain._size(huge) == limits.MAX_KEPT_STATE_BYTES // 2, "others stay beside it"
 
 
 def test_the_expiry_of_other_jobs_goes_on(scene: Scene) -> None:
