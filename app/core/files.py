@@ -236,7 +236,8 @@ class Store(Protocol):
         """Deletes a file durably, if it exists."""
 
     def free_bytes(self, folder: str) -> int:
-        """The free bytes of the disk of this machine on which new files of a folder are written.
+        """The free bytes of the disk of this machine on which new files of a folder are written; 0 if this account may
+        not write to one of its folders.
 
         Raises:
             OSError: the folder does not exist: nothing was ever stored there.
@@ -290,7 +291,11 @@ class Directory:
             sync_folder(path.parent)
 
     def free_bytes(self, folder: str) -> int:
-        return shutil.disk_usage(self.path(folder)).free
+        path = self.path(folder)
+        inner = (each for each in path.iterdir() if each.is_dir())  # a name decides which of them gets the next file
+        if not all(os.access(each, os.W_OK | os.X_OK) for each in (path, *inner)):
+            return 0
+        return shutil.disk_usage(path).free
 
     def tidy(self) -> None:
         """See :meth:`Store.tidy`: there are no copies."""

@@ -1,5 +1,6 @@
 """A job whose output cannot be stored is not charged; it waits in the queue, and its failures are in the log."""
 
+import os
 import shutil
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
@@ -15,7 +16,7 @@ from app.services.execution import charge
 from app.services.execution.run_job import JobFailed
 from app.services.jobs.task import JobTask
 from tests.support.crash_scene import Scene
-from tests.support.job_kinds import must_not_run, perform_here, profile, run
+from tests.support.job_kinds import model, must_not_run, perform_here, profile, run
 from tests.support.sweeping import expired_at
 
 
@@ -62,6 +63,20 @@ def test_a_job_waits_for_the_space_of_its_public_size(
         full.setattr(shutil, "disk_usage", _free(folder, needed - 1))
         waits_uncharged(scene, job_id, caplog)
     monkeypatch.setattr(shutil, "disk_usage", _free(folder, needed))
+    runs(scene, job_id)
+
+
+def test_a_folder_of_another_account_within_the_store_costs_nothing(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A part of the models was restored as root, and the digest of the next one decides where it goes."""
+    model(scene, "first")
+    job_id = scene.submit_job(key="k")
+    [foreign] = [path.parent for path in scene.installation.home.glob("artifacts/*/*.safetensors")]
+    with monkeypatch.context() as restored:
+        access = os.access
+        restored.setattr(os, "access", lambda path, mode: path != foreign and access(path, mode))
+        waits_uncharged(scene, job_id, caplog)
     runs(scene, job_id)
 
 
