@@ -441,7 +441,7 @@ def _with_truths(batch: pa.RecordBatch, truths: Mapping[str, Sequence[str]]) -> 
     for place, field in enumerate(batch.schema):
         texts = truths.get(_composed(field.name))
         if texts is not None and pa.types.is_boolean(field.type):
-            of_false, of_true = (pa.scalar(text, pa.string()) for text in texts)
+            of_false, of_true = map(_scalar, texts)
             batch = batch.set_column(place, field.name, pc.if_else(batch.column(place), of_true, of_false))
     return batch
 
@@ -451,8 +451,16 @@ def _cells(column: pa.Array) -> pa.Array:
         column = column.dictionary_decode()
     if pa.types.is_floating(column.type):
         column = column.cast(pa.float64())
-        column = pc.if_else(pc.is_nan(column), None, column)  # an empty cell, as in a column of numbers
+        empty = pa.nulls(1, pa.float64())[0]  # a cell, as in a column of numbers
+        column = pc.if_else(pc.is_nan(column), empty, column)
     return column.cast(pa.string())
+
+
+def _scalar(text: str) -> pa.Scalar:
+    """A text. Where pandas is installed, ``pa.scalar`` opens its files, which this process may not."""
+    data = text.encode("utf-8")
+    offsets = np.array([0, len(data)], dtype=np.int32)
+    return pa.Array.from_buffers(pa.string(), 1, [None, pa.py_buffer(offsets), pa.py_buffer(data)])[0]
 
 
 if __name__ == "__main__":

@@ -2,7 +2,9 @@
 
 import base64
 import datetime
+import importlib.util
 import io
+import math
 import struct
 import subprocess
 import sys
@@ -39,7 +41,7 @@ from app.datasets.csv_columns import NumberColumn, UnitColumn
 from app.datasets.row_layout import ROW_ID_COLUMN
 from app.datasets.unit_names import RAW
 from app.datasets.upload_bodies import BodyForm
-from app.forests.data.schema import Feature
+from app.forests.data.schema import Feature, Label, Schema
 from tests.support.columnar import COLUMNAR, body_of
 from tests.support.uploads import DATA_KEY, Ingestion, stored_table
 
@@ -426,6 +428,22 @@ def test_memory_does_not_grow_with_the_rows_of_a_row_group(tmp_path: Path) -> No
             pa.set_memory_pool(default)
         peaks.append(measured.max_memory())
     assert 0 < peaks[1] < 1.2 * peaks[0]
+
+
+@pytest.mark.parametrize("form", COLUMNAR)
+@pytest.mark.parametrize(
+    "cells",
+    [
+        pa.array([1.0, 2.0]), pa.array([1.0, None]), pa.array([math.nan, 1.0], pa.float32()), pa.array([1, None]),
+        pa.array([True, None]), pa.array([1.0, 2.0]).dictionary_encode(), pa.nulls(2),
+        pa.array(["1", None]).dictionary_encode(), pa.array(["1", "2"], pa.string_view()),
+    ],
+)  # fmt: skip
+def test_the_child_reads_every_type_of_category_and_label(tmp_path: Path, cells: pa.Array, form: BodyForm) -> None:
+    """With pandas beside it, whose files it may not open."""
+    assert importlib.util.find_spec("pandas") is not None
+    schema = Schema((Feature("a", "categorical", categories=("1", "true"), missing=True),), Label("y", ("1", "2")))
+    assert Ingestion(tmp_path, schema)(body_of(pa.table({"a": cells, "y": cells}), form), form=form).n_rows == 2
 
 
 def test_the_child_can_open_no_file_and_no_socket() -> None:
