@@ -338,6 +338,16 @@ async def optional_idempotency(
     return IdempotentRequest(caller.key_id, route_of(request), checked, digest)
 
 
+async def no_idempotency(request: Request) -> None:
+    """Refuse an idempotency key where an answer shows a secret: no answer is kept, so a repetition acts again.
+
+    Raises:
+        InvalidRequest: the request has such a key.
+    """
+    if "Idempotency-Key" in request.headers:
+        raise InvalidRequest.at("/Idempotency-Key", "not-here", accepted=["none: a repetition makes another secret"])
+
+
 async def idempotency(request: Annotated[IdempotentRequest | None, Depends(optional_idempotency)]) -> IdempotentRequest:
     """Read the idempotency key of a request that spends budget; such a request must have a key.
 
@@ -382,6 +392,9 @@ By = Annotated[tuple[Installation, Principal], Depends(by)]
 
 Page = Annotated[PageRequest, Depends(page)]
 IfMatch = Annotated[Condition, Depends(if_match)]
+SHOWS_SECRET = [Depends(no_idempotency)]
+"""Dependencies of a route whose answer has a new secret."""
+
 OptionalIdempotency = Annotated[IdempotentRequest | None, Depends(optional_idempotency)]
 Idempotency = Annotated[IdempotentRequest, Depends(idempotency)]
 

@@ -35,7 +35,9 @@ def prepare(settings: Settings) -> None:
     files.make_folder(settings.home)  # also beside PostgreSQL, which may have been upgraded with another home
     with opened(settings) as database:
         _refuse_generated_key_on_the_network(settings, database)
-        generated = ensure_first_admin(database, settings.admin_key, keep=lambda key: _keep(key, file))
+        generated = ensure_first_admin(
+            database, settings.admin_key, of_file=_kept(file), keep=lambda key: _keep(key, file)
+        )
     if generated is not None and sys.stderr.isatty():
         print(f"The first admin key, shown this once: {generated.text}", file=sys.stderr)
         print(f"It was also written to {file}", file=sys.stderr)
@@ -60,9 +62,16 @@ def upgrade(settings: Settings) -> None:
         raise InstallationError(f"the database cannot be upgraded: {reason}") from error
 
 
+def _kept(file: Path) -> str | None:
+    """The key that is in the home already: of a start that was killed, or of another database of this home."""
+    try:
+        return file.read_text(encoding="ascii").strip()
+    except (OSError, UnicodeDecodeError):
+        return None
+
+
 def _keep(key: NewKey, file: Path) -> None:
-    """Writes the first key of a database. A file of another database, or of a killed start, gets another name: its
-    secret is in no other place."""
+    """Writes the first key of a database. An earlier file gets another name: its secret is in no other place."""
     with suppress(FileNotFoundError):
         file.rename(file.with_name(f"{file.name}.before-{key.id}"))
     files.write(file, f"{key.text}\n".encode())

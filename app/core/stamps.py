@@ -70,6 +70,14 @@ ERASURE = "er"
 _REFERENCE = re.compile(rf"[A-Za-z0-9._-]{{1,{limits.MAX_DATASET_NAME_CHARS}}}", re.ASCII)
 
 
+_ID = re.compile(r"[a-z]{2,3}_[a-z2-7]{16}")
+
+
+def is_id(text: str) -> bool:
+    """Whether a text has the form of an id that :func:`new` makes. As a name, it would stand for two things."""
+    return _ID.fullmatch(text) is not None
+
+
 def is_reference(text: str) -> bool:
     """Whether a text has the form of an id or a name. Other texts need no query, and may hold characters such as NUL
     that a database refuses."""

@@ -22,7 +22,7 @@ from sqlalchemy import or_, select
 from sqlalchemy.orm import Session
 
 from app.core import limits, stamps
-from app.core.errors import NameTaken, NotFound, PopulationMismatch
+from app.core.errors import InvalidRequest, NameTaken, NotFound, PopulationMismatch
 from app.db.database import insert
 from app.ledger import chain, tables
 from app.ledger.admission import MemberTotal, Population
@@ -77,6 +77,8 @@ def open_population(session: Session, new_population: NewPopulation, *, at: date
 
 def open_with_budget_of(session: Session, account_id: str, *, name: str, by: str, at: datetime) -> PopulationRow:
     """Opens a population with the budget of the account that becomes its first member, which is locked first."""
+    if stamps.is_id(name):
+        raise InvalidRequest.at("/population", "like-an-id")
     account = tables.locked_account(session, account_id)
     cap = chain.state_of(session, account).cap
     new_population = NewPopulation(stamps.new(stamps.POPULATION), name, account.accountant, cap, account.delta, by)

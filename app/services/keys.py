@@ -122,12 +122,18 @@ def _keeps_none(_: NewKey) -> None:
 
 
 def ensure_first_admin(
-    database: Database, configured: str | None, *, keep: Callable[[NewKey], None] = _keeps_none
+    database: Database,
+    configured: str | None,
+    *,
+    of_file: str | None = None,
+    keep: Callable[[NewKey], None] = _keeps_none,
 ) -> NewKey | None:
     """Makes sure that an admin key exists before the service listens.
 
     Args:
         configured: the operator's key text, if one is configured; it is registered if it is new.
+        of_file: the text in the file of the first key, if there is one. It becomes the first admin key unless this
+            database knows it, so a home has one such key, whatever its database is.
         keep: stores a generated key, before the commit: a key that is committed and lost could not be made again.
 
     Returns:
@@ -144,9 +150,24 @@ def ensure_first_admin(
             return None
         if keys.living_admin_exists(session, at=at):
             return None
+        if _registered(session, of_file, at=at):
+            return None
         generated = _create_admin(session, "first admin", at=at)
         keep(generated)
         return generated
+
+
+def _registered(session: Session, of_file: str | None, *, at: datetime) -> bool:
+    """Registers the key of a file as the first admin key, if it is a key that this database has never had."""
+    try:
+        key_id, secret = keys.split(of_file or "")
+    except NotAKey:
+        return False
+    if session.get(KeyRow, key_id) is not None:
+        return False
+    row = keys.add(session, key_id=key_id, secret=secret, name="first admin", roles=[Role.ADMIN], at=at)
+    _record_made(session, row, actor=control.OPERATOR)
+    return True
 
 
 def create_admin(database: Database, name: str) -> NewKey:

@@ -76,6 +76,13 @@ def problem(slug: str, *, form: str | None = None) -> PydanticCustomError:
     return PydanticCustomError("grovekeeper", "{slug}", {"slug": slug, "form": form})
 
 
+def no_id(name: str) -> str:
+    """Checks that a name has not the form of an id: callers use both in the same places."""
+    if stamps.is_id(name):
+        raise problem("like-an-id", form="a name that is not two or three letters, _ and 16 characters")
+    return name
+
+
 _AMOUNT_FORM = "a decimal number, such as 0.5 or 1e-6"
 
 

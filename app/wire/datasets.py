@@ -3,7 +3,7 @@
 from fractions import Fraction
 from typing import Annotated, Any, Literal, TypeAlias
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 from pydantic.json_schema import SkipJsonSchema
 
 from app.core import limits
@@ -16,6 +16,7 @@ from app.wire.base import (
     PositiveAmount,
     PublicSentence,
     Request,
+    no_id,
     problem,
     up_to_a_hundred,
 )
@@ -25,6 +26,8 @@ PUBLIC_NAME = r"^\.*[A-Za-z0-9_-][A-Za-z0-9._-]*$"
 """Pattern of a name that is a segment of a URL path, so not only dots: clients remove ``.`` and ``..`` from paths."""
 
 PublicName: TypeAlias = Annotated[str, Field(max_length=limits.MAX_DATASET_NAME_CHARS, pattern=PUBLIC_NAME)]
+
+NewName: TypeAlias = Annotated[PublicName, AfterValidator(no_id)]
 
 ColumnName: TypeAlias = Annotated[str, Field(max_length=limits.MAX_NAME_CHARS)]
 Category: TypeAlias = Annotated[str, Field(max_length=limits.MAX_CATEGORY_CHARS)]
@@ -133,7 +136,7 @@ class DatasetIn(Request):
     that the rows are about other people.
     """
 
-    name: PublicName
+    name: NewName
     schema_: Annotated[SchemaIn, Field(alias="schema")]
     budget: BudgetIn
     privacy_unit: PrivacyUnitIn = PrivacyUnitIn()
@@ -340,7 +343,7 @@ class GrantList(OfDataset):
 class PopulationIn(Request):
     """A population to open."""
 
-    name: PublicName
+    name: NewName
     budget: BudgetIn
 
 

@@ -2,17 +2,29 @@
 
 from typing import Annotated
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from app.core import limits
 from app.core.settings import GLOBAL_ROLES, GlobalRole
-from app.wire.base import NO_CONTROLS, Answer, Instant, Request
+from app.wire.base import NO_CONTROLS, Answer, Instant, Request, no_id, problem
+
+
+def _no_actor(name: str) -> str:
+    """Searches of a ledger take names of keys in the place of these two actors."""
+    if name in ("worker", "operator"):
+        raise problem("reserved", form="a name other than worker and operator")
+    return name
 
 
 class KeyIn(Request):
     """Other roles are granted on a dataset. Keys of earlier versions may name some here, where they allow nothing."""
 
-    name: Annotated[str, Field(min_length=1, max_length=limits.MAX_KEY_NAME_CHARS, pattern=NO_CONTROLS)]
+    name: Annotated[
+        str,
+        Field(min_length=1, max_length=limits.MAX_KEY_NAME_CHARS, pattern=NO_CONTROLS),
+        AfterValidator(no_id),
+        AfterValidator(_no_actor),
+    ]
     roles: Annotated[list[GlobalRole], Field(max_length=len(GLOBAL_ROLES), fail_fast=True)]
     expires_at: Instant | None = None
 

@@ -9,6 +9,7 @@ import pytest
 from sqlalchemy import func, select
 from typer.testing import CliRunner
 
+from app.access import keys
 from app.access.tables import KeyRow
 from app.cli import prepare as preparing
 from app.cli.main import app as grovekeeper
@@ -81,16 +82,25 @@ def test_servers_that_start_at_once_make_one_key(empty_database_url: str, tmp_pa
             assert session.scalar(select(func.count()).select_from(KeyRow)) == 1
 
 
-def test_the_key_of_another_database_is_kept(tmp_path: Path) -> None:
+def test_the_key_of_a_home_is_the_first_key_of_each_of_its_databases(tmp_path: Path) -> None:
     home = tmp_path / "home"
     first, second = [Settings(home=home, database_url=f"sqlite:///{home}/{name}.sqlite3") for name in ("a", "b")]
     prepare(first)
-    earlier = (home / "admin.key").read_text()
+    text = (home / "admin.key").read_text()
     prepare(second)
-    later = (home / "admin.key").read_text()
-    (kept,) = home.glob("admin.key.before-*")
-    assert kept.read_text() == earlier != later
-    assert (kept.stat().st_mode & 0o777, kept.name.removeprefix("admin.key.before-")) == (0o600, later.split(".")[0])
+    assert (home / "admin.key").read_text() == text
+    for settings in (first, second):
+        with opened(settings) as database, database.read() as session:
+            assert keys.authenticate(session, text.strip(), now=database.now).key_id == text.split(".")[0]
+
+
+@pytest.mark.parametrize("earlier", [b"no key", b"\xff"])
+def test_a_file_that_holds_no_key_is_kept(tmp_path: Path, earlier: bytes) -> None:
+    (tmp_path / "admin.key").write_bytes(earlier)
+    prepare(Settings(home=tmp_path, database_url=f"sqlite:///{tmp_path}/a.sqlite3"))
+    (kept,) = tmp_path.glob("admin.key.before-*")
+    assert kept.read_bytes() == earlier
+    assert kept.name.removeprefix("admin.key.before-") == (tmp_path / "admin.key").read_text().split(".")[0]
 
 
 @pytest.mark.parametrize(

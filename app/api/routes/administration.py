@@ -12,7 +12,7 @@ from app.access.grants import Role
 from app.api.authentication import Readiness
 from app.api.metrics import MEDIA_TYPE, Metrics
 from app.api.problems import JSON_BODY, documented
-from app.api.requests import BodyRoute, By, Caller, Page, limited
+from app.api.requests import SHOWS_SECRET, BodyRoute, By, Caller, Page, limited
 from app.core.errors import NotFound, RoleMissing, Unavailable
 from app.services import keys
 from app.wire.base import Answer
@@ -60,7 +60,7 @@ def show_metrics(request: Request, caller: Caller) -> Response:
 key_routes = APIRouter(prefix="/keys", tags=["keys"], route_class=BodyRoute)
 
 
-@key_routes.post("", status_code=201, responses=documented(RoleMissing, *JSON_BODY))
+@key_routes.post("", status_code=201, dependencies=SHOWS_SECRET, responses=documented(RoleMissing, *JSON_BODY))
 @limited(needs=Role.ADMIN)
 def create_key(by: By, body: KeyIn, response: Response) -> KeyCreated:
     """Make a key. Only this answer shows its secret."""
@@ -69,7 +69,12 @@ def create_key(by: By, body: KeyIn, response: Response) -> KeyCreated:
     return made
 
 
-@key_routes.post("/{key_id}/secret", status_code=201, responses=documented(RoleMissing, NotFound, *JSON_BODY))
+@key_routes.post(
+    "/{key_id}/secret",
+    status_code=201,
+    dependencies=SHOWS_SECRET,
+    responses=documented(RoleMissing, NotFound, *JSON_BODY),
+)
 @limited(needs=Role.ADMIN)
 def rotate_key(by: By, key_id: str, body: RotationIn) -> KeyCreated:
     """Replace the secret of a key. The key's id stays; requests with the earlier secret are refused at once."""

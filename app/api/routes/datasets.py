@@ -10,6 +10,7 @@ from fastapi import APIRouter, Depends, Header, Query, Request, Response
 from app.access.grants import Role
 from app.api.problems import JSON_BODY, REPEATABLE, documented
 from app.api.requests import (
+    SHOWS_SECRET,
     Body,
     BodyRoute,
     By,
@@ -280,7 +281,12 @@ def show_population(by: By, population: str) -> wire.PopulationOut:
 webhook_routes = APIRouter(prefix="/datasets/{dataset}/webhooks", tags=["datasets"], route_class=BodyRoute)
 
 
-@webhook_routes.post("", status_code=201, responses=documented(NotFound, RoleMissing, DatasetDeleted, *JSON_BODY))
+@webhook_routes.post(
+    "",
+    status_code=201,
+    dependencies=SHOWS_SECRET,
+    responses=documented(NotFound, RoleMissing, DatasetDeleted, *JSON_BODY),
+)
 def create_webhook(request: Request, response: Response, by: By, dataset: str, body: WebhookIn) -> WebhookWithSecret:
     """Register an address that is told about jobs, refusals or a low budget of a dataset. Its secret is shown once."""
     made = webhooks.create_webhook(*by, dataset, body)
@@ -289,7 +295,10 @@ def create_webhook(request: Request, response: Response, by: By, dataset: str, b
 
 
 @webhook_routes.post(
-    "/{webhook_id}/secret", status_code=201, responses=documented(NotFound, RoleMissing, DatasetDeleted, *JSON_BODY)
+    "/{webhook_id}/secret",
+    status_code=201,
+    dependencies=SHOWS_SECRET,
+    responses=documented(NotFound, RoleMissing, DatasetDeleted, *JSON_BODY),
 )
 def rotate_webhook(by: By, dataset: str, webhook_id: str, body: WebhookRotationIn) -> WebhookWithSecret:
     """Replace the secret of a webhook, shown once. For a time, deliveries carry the earlier secret's signature, too."""
