@@ -37,7 +37,7 @@ class Output:
     def json(self, value: object) -> None:
         """Prints a value as JSON, with ``--json`` only."""
         if self.as_json:
-            print(json.dumps(value, indent=2))
+            print(json.dumps(value, indent=2), flush=True)
 
     def answer(self, value: object) -> None:
         """Prints an answer as JSON and ends the command, with ``--json`` only; what follows is for people."""

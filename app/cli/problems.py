@@ -113,6 +113,8 @@ class ExitCode(IntEnum):
     GOES_ON = 6
     """A wait ended before its job: the job waits for an approval, no worker may start it, or the time of ``--timeout``
     has passed."""
+    SECRET_LOST = 7
+    """The service has made a secret, which could not be written."""
 
 
 _BY_TYPE = {

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from app.cli.command import DatasetArgument, Group, JobArgument, Remote, WrongUse, YesOption, confirm, given
+from app.cli.new_secrets import SaveOption, hand_over, secret_file
 from app.cli.output import Output, amount
 
 app = Group("Limit what a dataset admits below its cap.")
@@ -194,12 +195,16 @@ def add(
     below: Annotated[
         str | None, typer.Option(help="Also when less than this share of the cap remains, such as 0.2.")
     ] = None,
+    save: SaveOption = None,
 ) -> None:
-    """Register an address. The secret of its signatures is shown once."""
+    """Register an address. The secret of its signatures is shown once, or saved to a file."""
     events = [*(event or ["job.ended"]), *(["budget.low"] if below is not None else [])]
-    answer = call.ask(lambda client: client.create_webhook(dataset, address, events, threshold=below))
+    with secret_file(save) as stream:
+        with call.client() as client:
+            answer = client.create_webhook(dataset, address, events, threshold=below)
+        again = f"grovekeeper webhooks rotate {dataset} {answer['id']}"
+        hand_over(call.output, answer, "secret", stream, again=again)
     call.output.say(f"{answer['id']} is told about {', '.join(answer['events'])}")
-    call.output.say(f"secret, shown this once: {answer['secret']}")
     call.output.hint(f"grovekeeper webhooks list {dataset}")
 
 
@@ -228,11 +233,15 @@ def rotate(
             "at most. 0 ends it at once.",
         ),
     ] = None,
+    save: SaveOption = None,
 ) -> None:
-    """Replace the secret of a webhook's signatures. The new secret is shown once."""
-    answer = call.ask(lambda client: client.rotate_webhook(dataset, webhook, overlap_s=overlap_s))
+    """Replace the secret of a webhook's signatures. The new secret is shown once, or saved to a file."""
+    with secret_file(save) as stream:
+        with call.client() as client:
+            answer = client.rotate_webhook(dataset, webhook, overlap_s=overlap_s)
+        again = f"grovekeeper webhooks rotate {dataset} {webhook}"
+        hand_over(call.output, answer, "secret", stream, again=again)
     until = answer["earlier_secret_until"]
-    call.output.say(f"secret of {webhook}, shown this once: {answer['secret']}")
     kept = "signs nothing any more" if until is None else f"signs until {until}, too"
     call.output.say(f"the earlier secret {kept}")
 

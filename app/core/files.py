@@ -58,7 +58,7 @@ def new_file(path: Path, *, existing: Existing) -> Iterator[BufferedRandom]:
         raise FileExistsError(path.name)
     unfinished = path.with_name(f".{path.name}.{secrets.token_hex(8)}{UNFINISHED}")
     try:
-        with open(unfinished, "x+b", opener=_private) as file:
+        with open(unfinished, "x+b", opener=open_private) as file:
             yield file
             file.flush()
             os.fsync(file.fileno())
@@ -72,7 +72,8 @@ def new_file(path: Path, *, existing: Existing) -> Iterator[BufferedRandom]:
     sync_folder(path.parent)
 
 
-def _private(name: str, flags: int) -> int:
+def open_private(name: str, flags: int) -> int:
+    """Opens a file for :func:`open`; a new one is readable by its owner only."""
     return os.open(name, flags, 0o600)
 
 

@@ -198,7 +198,7 @@ COMMANDS: list[tuple[list[str], list[str]]] = [
     (["keys", "revoke", "key_2"], ["key_2 opens nothing"]),
     (
         ["webhooks", "rotate", "census", "wh_1", "--overlap", "60"],
-        ["wh_1, shown this once: whsec_" + "t" * 44, "the earlier secret signs until 2027, too"],
+        ["whsec_" + "t" * 44, "shown once", "the earlier secret signs until 2027, too"],
     ),
 ]
 

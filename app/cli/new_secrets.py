@@ -1,0 +1,121 @@
+"""Hands over a secret that the service has just made: to a file that had room for it before, or once on stdout.
+
+What makes a secret is committed when the answer arrives, so a secret that cannot be written is lost for good.
+"""
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from io import FileIO
+from pathlib import Path
+from typing import Annotated, Any, TypeAlias
+
+import typer
+
+from app.cli.command import WrongUse, check_new
+from app.cli.output import Output
+from app.cli.problems import ExitCode
+from app.core import files
+
+SaveOption: TypeAlias = Annotated[
+    Path | None, typer.Option("--save", help="A new file for the secret, which is then not shown.")
+]
+
+_ROOM_BYTES = 512
+"""Bytes of a file before its secret is made; every secret is shorter."""
+
+_ONCE = "This is shown once. Save it in a file that its owner alone can read (mode 0600)."
+
+
+@contextmanager
+def secret_file(file: Path | None) -> Iterator[FileIO | None]:
+    """A new file that no other account can read, with room on the disk, made before the secret is.
+
+    It is removed unless :func:`hand_over` has written a secret.
+
+    Raises:
+        WrongUse: the file exists, or cannot be made or filled.
+    """
+    check_new(file)
+    if file is None:
+        yield None
+        return
+    try:
+        stream = FileIO(file, "x", opener=files.open_private)
+    except OSError as error:
+        raise WrongUse(f"{file} cannot be made: {error.strerror}") from None
+    try:
+        with stream:
+            _take_room(stream, file)
+            yield stream
+    finally:
+        if file.stat().st_size in (0, _ROOM_BYTES):
+            file.unlink()
+
+
+def _take_room(stream: FileIO, file: Path) -> None:
+    """Writes blanks, durably: to write over them needs no more space on the disk."""
+    try:
+        _write_over(stream, b" " * _ROOM_BYTES)
+        files.sync_folder(file.absolute().parent)
+    except OSError as error:
+        raise WrongUse(f"{file} cannot be written: {error.strerror}") from None
+
+
+def hand_over(output: Output, answer: dict[str, Any], member: str, stream: FileIO | None, *, again: str) -> None:
+    """Writes the secret of an answer to its file, or prints it. With ``--json`` prints the answer and ends the command.
+
+    Args:
+        member: of the answer, with the secret.
+        again: the command that replaces a lost secret.
+    """
+    if stream is None:
+        try:
+            output.answer(answer)
+            output.say(f"{answer[member]}\n{_ONCE}")
+        except OSError as error:
+            raise _lost(output, answer["id"], error, again) from error
+        return
+    try:
+        _save(stream, answer[member])
+    except OSError as error:
+        raise _lost(output, answer["id"], error, again) from error
+    saved = f"saved the secret of {answer['id']} to {stream.name}"
+    try:
+        output.answer(answer | {member: None, "file": str(stream.name)})
+        output.say(f"{saved}; give the file to its owner, and nobody else")
+    except OSError as error:
+        _drop_stdout()
+        output.complain(f"done: {saved}; the answer could not be printed: {error.strerror}")
+        raise typer.Exit(ExitCode.FAILED) from error
+
+
+def _save(stream: FileIO, secret: str) -> None:
+    stream.seek(0)
+    line = f"{secret}\n".encode("ascii")
+    _write_over(stream, line)
+    stream.truncate(len(line))  # after the secret is on the disk: a file of another length has a secret
+    os.fsync(stream.fileno())
+
+
+def _write_over(stream: FileIO, data: bytes) -> None:
+    left = memoryview(data)
+    while left:
+        left = left[stream.write(left) :]
+    os.fsync(stream.fileno())
+
+
+def _lost(output: Output, made_id: str, error: OSError, again: str) -> typer.Exit:
+    """Says on stderr that the call has succeeded and its secret is gone; gives the end of the command."""
+    _drop_stdout()
+    output.complain(f"done, but the secret of {made_id} is lost: {error.strerror}; replace it: {again}")
+    return typer.Exit(ExitCode.SECRET_LOST)
+
+
+def _drop_stdout() -> None:
+    """Sends what stdout still holds nowhere: to write it again at the end would fail and change the exit code."""
+    if sys.stdout is sys.__stdout__:
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, 1)
+        os.close(nowhere)
