@@ -149,7 +149,9 @@ def test_durations_within_an_interval_cannot_be_told_apart(run: Run, durations: 
     run.work(until=200)
     assert run.times(first) == [0, 60], "charged at a public time, ended at the next one"
     assert run.times(second) == [60, 120], "and claimed when the first one has visibly ended"
-    assert [trees for _, trees in run.progress if trees] == [], "a job of one interval has no progress"
+    # At the public time of its claim, before the charge, a machine is shown as preparing: the first child loads code.
+    after_the_claim = [trees for at, trees in run.progress if trees and at > 0]
+    assert after_the_claim == [], "a job of one interval has no progress"
 
 
 def test_a_longer_job_shows_at_a_later_public_time(run: Run) -> None:
