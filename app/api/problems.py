@@ -77,7 +77,7 @@ PROBLEMS: dict[type[GrovekeeperError], ProblemType] = {
     errors.InvalidRequest: ProblemType(422, "invalid-request", "The request breaks a rule"),
     errors.RowsInvalid: ProblemType(422, "rows-invalid", "The upload does not match the declaration"),
     errors.UploadEmpty: ProblemType(422, "upload-empty", "The upload has no row"),
-    errors.CellsUnread: ProblemType(422, "cells-unread", "Many cells are not as declared"),
+    errors.CellsUnread: ProblemType(422, "cells-unread", "Cells are not as declared"),
     errors.IdempotencyKeyReused: ProblemType(422, "idempotency-key-reused", "The key came with another body"),
     errors.NotSupported: ProblemType(422, "not-supported", "Not supported yet"),
     errors.TooManyRequests: ProblemType(429, "too-many-requests", "Too many requests"),

@@ -157,7 +157,8 @@ class Accepted:
         bool,
         typer.Option(
             "--accept-unknown",
-            help="Accept columns in which more than 5 % of the cells are undeclared or out of bounds.",
+            help="Accept columns in which more than 5 % of the cells are undeclared or out of bounds, and marks "
+            "such as NA in the unit column.",
         ),
     ] = False
     accept_empty: Annotated[bool, typer.Option("--accept-empty", help="Store a file that has a header and no row.")] = (

@@ -189,13 +189,15 @@ class RowsInvalid(GrovekeeperError):
 
 @dataclass(frozen=True)
 class UnreadColumn:
-    """A column of an upload with many cells that the declaration does not list.
+    """A column of an upload with many cells that the declaration does not list, or a unit column with marks.
 
     Attributes:
-        problem: ``unknown`` (no declared value) or ``clamped`` (out of bounds).
+        problem: ``unknown`` (no declared value), ``clamped`` (out of bounds) or ``missing-mark`` (a unit column has a
+            mark such as ``NA`` for a missing value).
         count: exact and PRIVATE; for the owner.
-        percent: of the cells of the column, rounded to tenths.
+        percent: of the cells of the column, rounded to tenths; of marks at least 0.1.
         suspected: what most likely caused the problem, in words, as in :class:`ColumnProblem`.
+        row: the first row with a mark, as in :class:`ColumnProblem`.
     """
 
     name: str
@@ -203,17 +205,20 @@ class UnreadColumn:
     count: int
     percent: float
     suspected: str | None = field(default=None, compare=False)
+    row: int | None = None
 
 
 @dataclass(eq=False)
 class CellsUnread(GrovekeeperError):
-    """Columns of an upload have many undeclared or clamped cells, and nothing was stored. Shown to the owner only."""
+    """Columns of an upload have many undeclared or clamped cells, or the unit column has marks for missing values, and
+    nothing was stored. Shown to the owner only."""
 
     columns: Sequence[UnreadColumn]
 
     sentence = (
-        f"more than {limits.MAX_UNREAD_PERCENT} % of the cells of a column are not as declared; nothing was stored: "
-        "mend the file or the declaration, or accept such cells (accept_unknown)"
+        f"more than {limits.MAX_UNREAD_PERCENT} % of the cells of a column are not as declared, or a cell of the unit "
+        "column stands for a missing value; nothing was stored: mend the file or the declaration, or accept such cells "
+        "(accept_unknown)"
     )
 
 

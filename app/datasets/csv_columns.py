@@ -16,7 +16,7 @@ How cells are read:
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 import numpy as np
@@ -35,6 +35,7 @@ _NUMBER = r"(?i)^[+-]?(?:(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:e[+-]?[0-9]+)?|inf|infin
 _NAN = r"(?i)^[+-]?nan$"
 _LINE_BREAK = "[\r\n]"
 _DELETE = 0x7F
+_MARKS = pa.array(sorted(suspicions.MARKS), pa.string())
 
 PROBLEMS = ("not-text", "empty", "not-a-number", "not-an-integer", "not-a-plain-integer", "line-break")
 """Slugs of the reasons for which a cell cannot be read; ``count`` is the number of such cells."""
@@ -265,6 +266,8 @@ class LabelColumn(_Column):
 class UnitColumn(_Column):
     """The unit column. Its values are never stored; a row with an empty cell has no unit.
 
+    A mark that stands for a missing value would be one person, in whose place other people's rows are dropped.
+
     Args:
         form: public; of the declaration (:mod:`app.datasets.unit_names`).
     """
@@ -272,6 +275,8 @@ class UnitColumn(_Column):
     def __init__(self, name: str, form: str) -> None:
         super().__init__(name)
         self._form = form
+        self.marks: ColumnProblem | None = None
+        """The cells so far that hold such a mark."""
 
     def read(self, cells: pa.Array) -> pa.Array:
         """One block: PRIVATE text in, the canonical text out."""
@@ -280,8 +285,18 @@ class UnitColumn(_Column):
         self._look_at_undeclared(_Texts(cells))
         if self._form == unit_names.INTEGER:
             self._refuse_rows("not-a-plain-integer", _other_spellings(cells))
+        names = _canonical_texts(cells) if self._form == unit_names.TEXT else cells
+        self._count_marks(names)
         self._n_read += len(cells)
-        return _canonical_texts(cells) if self._form == unit_names.TEXT else cells
+        return names
+
+    def _count_marks(self, names: pa.Array) -> None:
+        is_mark = pc.is_in(pc.ascii_lower(pc.ascii_trim_whitespace(names)), value_set=_MARKS)
+        if is_mark.true_count:
+            first = self._n_read + int(is_mark.to_numpy(zero_copy_only=False).argmax()) + 1
+            before = self.marks or ColumnProblem(self.report.name, "missing-mark", 0, first, suspected=suspicions.MARK)
+            self.marks = replace(before, count=before.count + is_mark.true_count)
+            self._suspected.setdefault("not-a-plain-integer", suspicions.MARK)
 
 
 def _canonical_texts(cells: pa.Array) -> pa.Array:

@@ -87,6 +87,7 @@ class IngestReport:
         dropped: where the unit is a column, the rows that were not stored.
         n_similar_units: where the unit column is text, the values that differ from another value of the upload by
             leading zeros or case alone; ``None`` for more rows than ``limits.MAX_COMPARED_UNIT_ROWS``.
+        marks: cells of the unit column that hold a mark for a missing value, of all rows, stored or dropped.
     """
 
     columns: tuple[ReadColumn, ...] = field(repr=False)
@@ -94,6 +95,7 @@ class IngestReport:
     cells: bytes = field(repr=False)
     dropped: DroppedCounts | None = None
     n_similar_units: int | None = field(default=0, repr=False)
+    marks: ColumnProblem | None = field(default=None, repr=False)
 
     @property
     def n_read(self) -> int:
@@ -143,7 +145,9 @@ def ingest_rows(
             printed.finish()
             _refuse_when_full(_bytes_beside(destination, prints), file, printed)
         reports = tuple(column.report for column in upload.columns)
-        return IngestReport(reports, upload.n_rows, upload.cells_digest, upload.dropped, upload.n_similar_units)
+        return IngestReport(
+            reports, upload.n_rows, upload.cells_digest, upload.dropped, upload.n_similar_units, upload.marks
+        )
 
 
 @contextmanager
@@ -288,6 +292,10 @@ class _Upload:
                 yield
                 writer.write_table(pa.Table.from_batches(group))
             row_layout.add_cells_digest(writer, self.cells_digest)
+
+    @property
+    def marks(self) -> ColumnProblem | None:
+        return None if self._unit is None else self._unit.marks
 
     @property
     def cells_digest(self) -> bytes:

@@ -26,6 +26,7 @@ MORE_CELLS = "more cells than the header has: a decimal comma, or a comma in a c
 FEWER_CELLS = "fewer cells than the header has: the file is cut off, or other cells than commas separate"
 LINE_BREAK = "a cell has a line break: a quote that is never closed, or a text of several lines"
 NO_MISSING = "the declaration does not allow empty cells here (missing)"
+MARK = "a mark such as NA stands for a missing value; leave the cell empty instead"
 FRACTIONS = "the declaration takes whole numbers here"
 TYPES = (
     "numbers, booleans and text are read; dates, times, bytes and lists are not, nor are floats in the unit column, "
@@ -49,6 +50,9 @@ _BEGINS = {
 _OTHER_FORMS = {"<": "HTML or XML", "{": "JSON", "[": "JSON"}
 """What a text is by its first sign."""
 
+MARKS = frozenset({"na", "n/a", "#n/a", "<na>", "nan", "null", "none", "nil", "nat", ".", "-", "--", "?", "\\n"})
+"""What other programs write where a value is missing, in lower case."""
+
 _UNNAMED = (
     "a column without a name: the row names of R (write.csv with row.names = FALSE leaves them out) or the index of a "
     "data frame (index=False leaves it out)"
@@ -57,7 +61,6 @@ _NO_HEADER = "the first line looks like a row: a header with the names of the co
 _OTHER_LETTERS = "the header has this name in other letters, or with blanks around it"
 _SEPARATORS = {";": "semicolons", "\t": "tabs", "|": "vertical bars"}
 
-_MARK = "a mark such as NA stands for a missing value; leave the cell empty instead"
 _COMMA = "a comma in a number; a decimal point is needed, and no sign between thousands"
 _TRUTH = "truth values such as TRUE in place of the declared values"
 _DATE = "dates in a column of numbers"
@@ -66,7 +69,6 @@ _CASE = "the declared value in other letters (upper or lower case)"
 _POINT = "whole numbers written with a point, such as 1.0; pandas writes them so where cells of the column are empty"
 _ZEROS = "leading zeros are absent or superfluous; spreadsheets drop them"
 
-_MARKS = frozenset({"na", "n/a", "#n/a", "<na>", "nan", "null", "none", "nil", "nat", ".", "-", "--", "?", "\\n"})
 _TRUTHS = frozenset({"true", "false", "t", "f", "yes", "no", "y", "n", "1", "0", "1.0", "0.0"})
 _COMMA_NUMBER = re.compile(r"[+-]?[0-9][0-9.' ]*,[0-9]+([eE][+-]?[0-9]+)?|[+-]?[0-9]+(,[0-9]{3})+(\.[0-9]+)?")
 _DATE_TEXT = re.compile(r"[0-9]{1,4}[-/.][0-9]{1,2}[-/.][0-9]{1,4}([ T].*)?")
@@ -139,8 +141,8 @@ def of_no_numbers(cells: Iterable[str]) -> str | None:
 
 def _why_no_number(cell: str) -> str | None:
     text = cell.strip()
-    if text.casefold() in _MARKS:
-        return _MARK
+    if text.casefold() in MARKS:
+        return MARK
     if text.casefold() in _TRUTHS:
         return _TRUTH
     if _COMMA_NUMBER.fullmatch(text):
@@ -164,8 +166,8 @@ def _why_undeclared(declared: Sequence[str]) -> Callable[[str], str | None]:
             return _BLANKS
         if _folded(text) in folded:
             return _CASE
-        if text.casefold() in _MARKS:
-            return _MARK
+        if text.casefold() in MARKS:
+            return MARK
         if text.removesuffix(".0") in values:
             return _POINT
         if has_truths and text.casefold() in _TRUTHS:

@@ -7,7 +7,8 @@ import pyarrow.parquet as pq
 import pytest
 from sqlalchemy import update
 
-from app.core.errors import InvalidRequest, RowsInvalid
+from app.core.errors import CellsUnread, InvalidRequest, RowsInvalid, UnreadColumn
+from app.datasets import suspicions
 from app.datasets.catalog import DatasetRow
 from app.datasets.unit_names import RAW
 from app.datasets.upload_bodies import BodyForm
@@ -102,6 +103,51 @@ def test_a_name_of_nothing_is_no_person(installation: Installation, name: str) -
         erase_unit(installation, OWNER, dataset, unit=name)
 
 
+@pytest.mark.parametrize("form", [BodyForm.CSV, BodyForm.PARQUET, BodyForm.ARROW_STREAM])
+@pytest.mark.parametrize("unit_form", ["text", None])
+def test_marks_for_missing_names_are_no_person_unless_the_owner_insists(
+    installation: Installation, form: BodyForm, unit_form: str | None
+) -> None:
+    dataset = people.declared(installation, privacy_unit=of_form("text", 2))["id"]
+    if unit_form is None:
+        _forget_form(installation.database, dataset, max_rows=2)
+    people.upload(installation, dataset, body(["ann"], form), form=form)
+    stored = people.row_files_of(installation, dataset)
+    names = ["z1", "NA", "", "NA", "nan", "-"]
+    with pytest.raises(CellsUnread) as refused:
+        people.upload(installation, dataset, body(names, form), form=form)
+    assert refused.value.columns == [UnreadColumn("patient", "missing-mark", 4, 66.7, row=2)]
+    assert refused.value.columns[0].suspected == suspicions.MARK
+    assert people.row_files_of(installation, dataset) == stored, "nothing is stored"
+    report = people.upload(installation, dataset, body(names, form), form=form, accept_unknown=True)
+    assert (report["rows"], report["dropped"]) == (5, {"without_unit": 1, "over_bound": 0}), "and no place was taken"
+
+
+@pytest.mark.parametrize(
+    "mark", ["NA", "N/A", "#N/A", "nan", "NaN", "NULL", "null", "None", "-", ".", "\uff2e\uff21", "NA "]
+)
+def test_a_refusal_for_a_mark_depends_on_the_body_alone(installation: Installation, mark: str) -> None:
+    dataset = people.declared(installation, privacy_unit=of_form("text"))["id"]
+    people.upload(installation, dataset, body(["ann", mark], BodyForm.CSV), accept_unknown=True)
+    with pytest.raises(CellsUnread):
+        people.upload(installation, dataset, body(["ann", mark, "ben"], BodyForm.CSV))
+
+
+def test_a_name_that_contains_a_mark_is_a_name(installation: Installation) -> None:
+    dataset = people.declared(installation, privacy_unit=of_form("text"))["id"]
+    names = ["NA1", "Ann-Na", "0", "n a", "nano", "-1"]
+    assert people.upload(installation, dataset, body(names, BodyForm.CSV))["rows"] == len(names)
+
+
+@pytest.mark.parametrize("form", [BodyForm.CSV, BodyForm.PARQUET])
+def test_a_mark_among_integers_is_the_suspected_cause(installation: Installation, form: BodyForm) -> None:
+    dataset = people.declared(installation, privacy_unit=of_form("integer"))["id"]
+    with pytest.raises(RowsInvalid) as refused:
+        people.upload(installation, dataset, body(["1", "NA"], form), form=form)
+    (column,) = refused.value.columns
+    assert (column.problem, column.row, column.suspected) == ("not-a-plain-integer", 2, suspicions.MARK)
+
+
 def test_a_form_needs_a_column(installation: Installation) -> None:
     with pytest.raises(InvalidRequest):
         people.declared(installation, privacy_unit={"column": None, "form": "text"})
@@ -117,7 +163,7 @@ def test_a_dataset_of_an_earlier_version_keeps_every_spelling_and_says_so(instal
     assert erase_unit(installation, OWNER, dataset, unit="17 ").erased == 1
 
 
-def _forget_form(database: Database, dataset: str) -> None:
+def _forget_form(database: Database, dataset: str, max_rows: int = 1) -> None:
     with database.write() as session:
-        unit = {"column": "patient", "max_rows": 1}
+        unit = {"column": "patient", "max_rows": max_rows}
         session.execute(update(DatasetRow).where(DatasetRow.id == dataset).values(privacy_unit=unit))

@@ -197,7 +197,11 @@ async def upload_terms(
     request: Request,
     again: Annotated[bool, Query(description="Store the rows of an earlier upload once more.")] = False,
     accept_unknown: Annotated[
-        bool, Query(description="Accept columns in which more than 5 % of the cells are undeclared or out of bounds.")
+        bool,
+        Query(
+            description="Accept columns in which more than 5 % of the cells are undeclared or out of bounds, and "
+            "marks such as NA in the unit column."
+        ),
     ] = False,
     accept_empty: Annotated[bool, Query(description="Store a body with a header and no row.")] = False,
 ) -> UploadTerms:

@@ -44,6 +44,7 @@ _NOT_COMPARED = (
     f"{limits.MAX_COMPARED_UNIT_ROWS} rows."
 )
 _PERCENT = 100
+_LEAST_PERCENT = 0.1
 _REPORT = b"grovekeeper/upload-report/1"
 
 
@@ -53,7 +54,8 @@ class UploadTerms:
 
     Attributes:
         again: the caller insists that the rows of an earlier upload are stored once more.
-        accept_unknown: the caller accepts columns in which many cells are not as declared.
+        accept_unknown: the caller accepts columns in which many cells are not as declared, and marks such as ``NA`` in
+            the unit column, each of which is then one unit.
         accept_empty: the caller insists that a body without rows is stored.
     """
 
@@ -90,7 +92,8 @@ def upload_rows(
         UploadEmpty: the body has no row, and the caller does not insist; nothing was stored. Judged by the body alone:
             if it depended on the rows that are left after the bound of units, the public list of uploads would say
             something about the rows of other uploads.
-        CellsUnread: many cells are not as declared, and the caller does not accept that; nothing was stored.
+        CellsUnread: many cells are not as declared, or the unit column has marks for missing values, and the caller
+            does not accept that; nothing was stored.
         UploadRepeated: the same key sent the same rows before, in the same packing or another, and the caller does
             not insist; nothing was stored, and no place of a unit was taken.
         TooLarge: the file exceeds a public limit; nothing was stored.
@@ -271,7 +274,11 @@ class _Upload:
 
 
 def _refuse_unread(report: "IngestReport") -> None:
-    """Refuses columns in which many cells are not as declared: an owner has most likely sent another file."""
+    """Refuses columns in which many cells are not as declared: an owner has most likely sent another file. And a unit
+    column with any mark for a missing value: all rows with the mark would be one person's.
+
+    Both are judged by the body alone, stored or dropped rows.
+    """
     n_rows = report.n_read
     counts = [
         (column.name, problem, count, suspected)
@@ -286,6 +293,10 @@ def _refuse_unread(report: "IngestReport") -> None:
         for name, problem, count, suspected in counts
         if _PERCENT * count > limits.MAX_UNREAD_PERCENT * n_rows
     ]
+    if report.marks is not None:
+        mark = report.marks
+        percent = max(round(_PERCENT * mark.count / n_rows, 1), _LEAST_PERCENT)
+        unread.append(UnreadColumn(mark.name, mark.problem, mark.count, percent, mark.suspected, mark.row))
     if unread:
         raise CellsUnread(unread)
 

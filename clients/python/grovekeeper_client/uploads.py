@@ -34,7 +34,8 @@ class Insisting(TypedDict, total=False):
 
     Attributes:
         again: store the rows of an earlier upload once more.
-        accept_unknown: accept columns in which more than 5 % of the cells are undeclared or out of bounds.
+        accept_unknown: accept columns in which more than 5 % of the cells are undeclared or out of bounds, and marks
+            such as ``NA`` in the unit column.
         accept_empty: store a body that has a header and no row.
     """
 
