@@ -289,6 +289,8 @@ def _host(url: str) -> str:
         parsed = httpx.URL()
     if parsed.scheme not in ("http", "https") or not parsed.host:
         raise ValueError("the address of the service must be http://… or https://…")
+    if parsed.userinfo:  # httpx would send it in place of the key, and errors name the address
+        raise ValueError("the address of the service must have no user name and no password; the key is given apart")
     return parsed.host
 
 

@@ -416,6 +416,20 @@ def test_the_address_comes_from_the_option_then_the_environment(
     assert requested == ["127.0.0.1:8731", "env.test:None", "option.test:1"]
 
 
+@pytest.mark.parametrize("options", [(), ("--json",)])
+def test_an_address_with_a_password_is_refused_and_not_shown(
+    run: Run, service: Any, monkeypatch: pytest.MonkeyPatch, options: tuple[str, ...]
+) -> None:
+    address = "http://u:SECRETPW@grove.test:1"
+    by_option = run("datasets", "list", "--url", address, *options)
+    monkeypatch.setenv("GROVEKEEPER_URL", address)
+    for result in (by_option, run("datasets", "list", *options)):
+        assert result.exit_code == ExitCode.WRONG_USE
+        assert "no user name and no password" in result.output
+        assert "SECRETPW" not in result.output
+    assert service.requests == []
+
+
 def test_texts_of_the_service_are_never_read_as_markup(run: Run, service: Any) -> None:
     model = {**service.answers["GET", "/models/md_1"][1], "name": "[red]forest[/red] [/x]"}
     service.answers["GET", "/models"] = (200, {"models": [model], "next": None})

@@ -196,6 +196,13 @@ def test_an_address_of_another_form_is_refused(url: str) -> None:
         Client(url, KEY)
 
 
+@pytest.mark.parametrize("user", ["u:SECRETPW", "SECRETPW", ":SECRETPW", "u:SECRETPW@x", "SECRETPW:"])
+def test_an_address_with_a_password_is_refused_and_not_repeated(user: str) -> None:
+    with pytest.raises(ValueError, match="address") as caught:
+        Client(f"http://{user}@grove.test/", KEY)
+    assert "SECRETPW" not in str(caught.value)
+
+
 @pytest.mark.parametrize("key", ["", "a b", "a\nb", "ключ"])
 def test_a_key_of_another_form_is_refused_and_not_repeated(key: str) -> None:
     with pytest.raises(ValueError) as caught:
