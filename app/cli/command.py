@@ -23,7 +23,7 @@ from app.cli.problems import ExitCode, of_problem
 from app.core import json_text
 from app.core.errors import GrovekeeperError, InstallationError
 from app.core.settings import Settings
-from grovekeeper_client.errors import ApiProblem, Unreachable
+from grovekeeper_client.errors import ApiProblem, SecretForId, Unreachable
 
 if TYPE_CHECKING:
     from grovekeeper_client.client import Client as Client
@@ -96,7 +96,7 @@ class Remote(Plain):
 
         Raises:
             NoKey: no key is configured.
-            WrongUse: a setting, the key, its file or the address is malformed.
+            WrongUse: a setting, the key, its file or the address is malformed, or a secret was typed as an id.
         """
         from grovekeeper_client.client import Client as Client
 
@@ -111,6 +111,8 @@ class Remote(Plain):
                 yield client
             except ApiProblem as problem:
                 raise _with_similar(problem, client) from problem
+            except SecretForId as error:
+                raise WrongUse(str(error)) from None
 
     def ask(self, request: Callable[[Client], Any], *, as_json: Any = None) -> Any:
         """Sends one request; with ``--json`` prints the answer and ends the command, otherwise returns it.

@@ -20,6 +20,7 @@ from grovekeeper_client.transport import (
     Json,
     Request,
     key_of,
+    key_segment,
     new_idempotency_key,
     read_object,
     segment,
@@ -136,11 +137,11 @@ class Client(Calls):
 
     def grant(self, dataset: str, key_id: str, role: str) -> Json:
         """``PUT /datasets/{id}/grants/{key_id}``."""
-        return self._json("PUT", f"/datasets/{segment(dataset)}/grants/{segment(key_id)}", body={"role": role})
+        return self._json("PUT", f"/datasets/{segment(dataset)}/grants/{key_segment(key_id)}", body={"role": role})
 
     def revoke_grant(self, dataset: str, key_id: str) -> Json:
         """``DELETE /datasets/{id}/grants/{key_id}``."""
-        return self._json("DELETE", f"/datasets/{segment(dataset)}/grants/{segment(key_id)}")
+        return self._json("DELETE", f"/datasets/{segment(dataset)}/grants/{key_segment(key_id)}")
 
     def rules(self, dataset: str) -> Json:
         """``GET /datasets/{id}/rules``."""
@@ -404,7 +405,7 @@ class Client(Calls):
 
     def rotate_key(self, key_id: str, *, expires_at: str | None = None) -> Json:
         """``POST /keys/{id}/secret``. Not repeated after a lost connection, because every arrival makes a secret."""
-        return self._json("POST", f"/keys/{segment(key_id)}/secret", body={"expires_at": expires_at})
+        return self._json("POST", f"/keys/{key_segment(key_id)}/secret", body={"expires_at": expires_at})
 
     def keys(self) -> Iterator[Json]:
         """``GET /keys``, all pages."""
@@ -412,7 +413,7 @@ class Client(Calls):
 
     def revoke_key(self, key_id: str) -> Json:
         """``DELETE /keys/{id}``."""
-        return self._json("DELETE", f"/keys/{segment(key_id)}")
+        return self._json("DELETE", f"/keys/{key_segment(key_id)}")
 
     def balances(self) -> Iterator[Json]:
         """``GET /ledger``, all pages: the datasets' balances."""

@@ -191,6 +191,16 @@ class Unreachable(Exception):
         return f"{sentence}; to continue the request, pass idempotency_key={self.idempotency_key!r}"
 
 
+class SecretForId(ValueError):
+    """A secret was given where an id belongs. It was not sent: proxies keep the paths of requests in their logs."""
+
+    def __str__(self) -> str:
+        return (
+            "this is a secret, where an id belongs; the id of a key is the part before its dot. Nothing was sent, but "
+            "a shell keeps what was typed in it"
+        )
+
+
 class NoKey(Exception):
     """No key is configured."""
 

@@ -9,6 +9,7 @@ import hashlib
 import ipaddress
 import json
 import os
+import re
 import secrets
 import ssl
 import tempfile
@@ -24,7 +25,7 @@ from urllib.parse import quote
 
 import httpx
 
-from grovekeeper_client.errors import ApiProblem, NoKey, Refused, Unreachable
+from grovekeeper_client.errors import ApiProblem, NoKey, Refused, SecretForId, Unreachable
 
 DEFAULT_URL = "http://127.0.0.1:8731"
 _KEY = "GROVEKEEPER_API_KEY"
@@ -38,6 +39,12 @@ _FIRST_WAIT_S = 0.2
 _NEVER_SENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
 _TOO_MANY, _UNAVAILABLE = 429, 503
 _REPEATABLE_METHODS = ("GET", "PUT", "DELETE")
+_KEY_FORM = re.compile(r"[a-z0-9_]{4,32}\.[A-Za-z0-9_-]{43,512}")
+"""A key. The name of a dataset may have this form, too, so only ids of keys are compared with it."""
+
+_MADE_SECRET = re.compile(r"key_[a-z2-7]{16}\..+|whsec_[A-Za-z0-9+/_-]{43}=?", re.DOTALL)
+"""A key that a service has made, also a part of it, or the secret of a webhook."""
+
 Json: TypeAlias = dict[str, Any]
 CHUNK_BYTES = 256 * 1024
 """Bytes per read of a file or an answer."""
@@ -386,8 +393,25 @@ class Calls:
 
 
 def segment(reference: str) -> str:
-    """A reference, quoted as one segment of a path."""
+    """A reference, quoted as one segment of a path.
+
+    Raises:
+        SecretForId: the reference is a secret that a service has made.
+    """
+    if _MADE_SECRET.fullmatch(reference.strip()):
+        raise SecretForId
     return quote(reference, safe="")
+
+
+def key_segment(key_id: str) -> str:
+    """The id of a key, quoted as one segment of a path.
+
+    Raises:
+        SecretForId: it is the whole key, also one whose text an operator chose.
+    """
+    if _KEY_FORM.fullmatch(key_id.strip()):
+        raise SecretForId
+    return segment(key_id)
 
 
 def read_object(response: httpx.Response) -> Json:

@@ -430,6 +430,35 @@ def test_an_address_with_a_password_is_refused_and_not_shown(
     assert service.requests == []
 
 
+SECRET = "s" * 43
+MADE_KEY, CHOSEN_KEY = f"key_abcdefghij234567.{SECRET}", f"boss.{SECRET}"
+
+
+@pytest.mark.parametrize("key", [MADE_KEY, MADE_KEY[:-9], f"{MADE_KEY}\n", CHOSEN_KEY])
+@pytest.mark.parametrize(
+    "typed",
+    ["keys rotate KEY", "keys revoke KEY", "datasets grant census KEY analyst", "datasets revoke census KEY"],
+)
+def test_a_whole_key_in_place_of_its_id_is_not_sent_and_not_shown(run: Run, service: Any, typed: str, key: str) -> None:
+    for options in ((), ("--json",)):
+        result = run(*(key if word == "KEY" else word for word in typed.split()), *options)
+        assert result.exit_code == ExitCode.WRONG_USE
+        assert "the part before its dot" in result.output
+        assert "sss" not in result.output
+    assert service.requests == []
+
+
+@pytest.mark.parametrize(
+    "typed",
+    [["datasets", "show", MADE_KEY], ["webhooks", "rotate", "census", f"whsec_{SECRET}="], ["jobs", "show", MADE_KEY]],
+)
+def test_no_secret_is_sent_in_a_path(run: Run, service: Any, typed: list[str]) -> None:
+    result = run(*typed)
+    assert (result.exit_code, result.stdout) == (ExitCode.WRONG_USE, "")
+    assert "sss" not in result.output
+    assert service.requests == []
+
+
 def test_texts_of_the_service_are_never_read_as_markup(run: Run, service: Any) -> None:
     model = {**service.answers["GET", "/models/md_1"][1], "name": "[red]forest[/red] [/x]"}
     service.answers["GET", "/models"] = (200, {"models": [model], "next": None})

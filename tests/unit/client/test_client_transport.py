@@ -203,6 +203,16 @@ def test_an_address_with_a_password_is_refused_and_not_repeated(user: str) -> No
     assert "SECRETPW" not in str(caught.value)
 
 
+def test_a_secret_never_stands_in_a_path() -> None:
+    service = Service(httpx.Response(200, json={}))
+    with pytest.raises(ValueError, match="before its dot") as caught:
+        service.client().revoke_key(KEY)
+    assert "sss" not in str(caught.value)
+    assert service.requests == []
+    service.client().dataset(f"name.{'n' * 43}")  # of a dataset
+    assert len(service.requests) == 1
+
+
 @pytest.mark.parametrize("key", ["", "a b", "a\nb", "ключ"])
 def test_a_key_of_another_form_is_refused_and_not_repeated(key: str) -> None:
     with pytest.raises(ValueError) as caught:
