@@ -29,6 +29,7 @@ from app.cli.command import (
     read_bytes,
 )
 from app.cli.problems import ExitCode
+from app.core.number_text import number_of
 from app.datasets import suspicions
 
 app = Group("Look at model cards, take models away.")
@@ -267,7 +268,7 @@ def from_csv(lines: Iterable[str], schema: Mapping[str, Any]) -> Rows:
                 raise WrongUse(f"line {reader.line_num} has not as many cells as the header")
             rows.append(
                 {
-                    name: _value(text, is_number=name in numbers, line=reader.line_num)
+                    name: _number(name, text, line=reader.line_num) if name in numbers else text or None
                     for name, text in cells.items()
                     if name != label
                 }
@@ -294,20 +295,13 @@ def check_columns(rows: Rows, schema: Mapping[str, Any]) -> None:
         raise WrongUse(f"the rows lack columns that the model needs: {', '.join(absent)}")
 
 
-def _value(text: str, *, is_number: bool, line: int) -> str | int | float | None:
-    if text == "":
-        return None
-    if not is_number:
-        return text
-    with suppress(ValueError):
-        return int(text)
+def _number(name: str, text: str, *, line: int) -> int | float | None:
     try:
-        number = float(text)
+        return number_of(text)
     except ValueError:
-        raise WrongUse(f"line {line}: a cell of a number column is not a number") from None
-    if number != number or number in (float("inf"), float("-inf")):
-        raise WrongUse(f"line {line}: a cell of a number column is not a finite number")
-    return number
+        suspected = suspicions.of_no_numbers([text])
+        why = "" if suspected is None else f": {suspected}"
+        raise WrongUse(f"line {line}: the cell of {name} is not a number{why}") from None
 
 
 def _objects(value: object) -> Rows:

@@ -25,14 +25,13 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from app.core.errors import ColumnProblem
+from app.core.number_text import BLANKS, NAN, NUMBER
 from app.datasets import suspicions, unit_names
 from app.datasets.row_layout import UNKNOWN_LABEL
 from app.datasets.upload_bodies import NOT_TEXT
 from app.forests.data.sanitiser import count_out_of_bounds, sanitise_numbers
 from app.forests.data.schema import Feature, Label
 
-_NUMBER = r"(?i)^[+-]?(?:(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:e[+-]?[0-9]+)?|inf|infinity|nan)$"
-_NAN = r"(?i)^[+-]?nan$"
 _LINE_BREAK = "[\r\n]"
 _DELETE = 0x7F
 _MARKS = pa.array(sorted(suspicions.MARKS), pa.string())
@@ -190,17 +189,17 @@ class NumberColumn(_Column):
         """The cells as floats, NaN for empty cells and zero for refused ones, which are no numbers."""
         parsed = _cast(text, pa.float64())
         if parsed is None:  # a cell is empty, or has spaces, or is no number
-            text = pc.ascii_trim(text, characters=" \t")
+            text = pc.ascii_trim(text, characters=BLANKS)
             text = pc.if_else(pc.equal(text, ""), pa.scalar(None, pa.string()), text)
             parsed = _cast(text, pa.float64())
         if parsed is None:
             text = self._refused(text, pc.invert(pc.match_substring(text, NOT_TEXT)), problem="not-text")
-            text = self._refused(text, pc.match_substring_regex(text, _NUMBER), problem="not-a-number")
+            text = self._refused(text, pc.match_substring_regex(text, NUMBER), problem="not-a-number")
             parsed = text.cast(pa.float64())
         # The parser reads "nan(anything)" as NaN; only the plain word is an empty cell here.
         is_nan = pc.is_nan(parsed)
         if is_nan.true_count:
-            is_legal = pc.or_(pc.invert(is_nan), pc.match_substring_regex(text, _NAN))
+            is_legal = pc.or_(pc.invert(is_nan), pc.match_substring_regex(text, NAN))
             parsed = self._refused(parsed, is_legal, problem="not-a-number")
         values: NDArray[np.float64] = parsed.to_numpy(zero_copy_only=False)
         return values

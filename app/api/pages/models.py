@@ -17,6 +17,7 @@ from app.api.requests import BodyRoute, NameFilter, Page
 from app.api.streams import model_file
 from app.core import limits
 from app.core.errors import InvalidRequest
+from app.core.number_text import number_of
 from app.registry.models import ModelFilter
 from app.services import keys, models
 from app.services.authorization import has_role
@@ -154,13 +155,11 @@ def _prediction(visit: Visit, model_id: str, row: Mapping[str, str]) -> _Shown:
     return _Shown("prediction", row=row, prediction=listed, changed=list(answer["counts"]["clamped"]))
 
 
-def _value(feature: Mapping[str, Any], text: str) -> str | float | None:
+def _value(feature: Mapping[str, Any], text: str) -> str | int | float | None:
     """A cell of the row as the API takes it; an empty field is a missing value."""
-    if not text:
-        return None
     if feature.get("type") == "categorical":
-        return text
+        return text or None
     try:
-        return float(text)
+        return number_of(text)
     except ValueError:
         return text  # the service names the column
