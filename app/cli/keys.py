@@ -1,13 +1,18 @@
 """Implements ``grovekeeper keys``: creates, lists, rotates and revokes access keys."""
 
+import os
 from functools import partial
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from app.cli.command import Client, Group, KeyArgument, Remote, on_key
+from app.cli.command import ADMIN_KEY_FILE, Client, Group, KeyArgument, Remote, on_key
 from app.cli.installation import HomeOptions
 from app.cli.new_secrets import SaveOption, hand_over, secret_file
+from app.cli.output import Output
+from app.core import files
+from app.core.settings import Settings
 
 app = Group("Make, list, rotate and revoke keys.")
 
@@ -50,7 +55,31 @@ def rotate(call: Remote, key: KeyArgument, expires_at: Expires = None, save: Sav
     with secret_file(save) as stream:
         with call.client() as client:
             rotated = on_key(client, key, partial(client.rotate_key, expires_at=expires_at))
-        hand_over(call.output, rotated, "key", stream, again=f"grovekeeper keys rotate {rotated['id']}")
+        home_file = _renew_home(call.output, rotated)
+        again = f"grovekeeper keys rotate {rotated['id']}"
+        hand_over(call.output, rotated, "key", stream, again=again, kept_in=home_file)
+
+
+def _renew_home(output: Output, rotated: dict[str, Any]) -> Path | None:
+    """Replaces the key in the home if it was rotated: later commands read it. Says what it did on stderr.
+
+    Returns:
+        The file, if it has the new secret.
+    """
+    file = Settings.from_environment(os.environ).home / ADMIN_KEY_FILE
+    try:
+        earlier = file.read_text(encoding="utf-8-sig").strip()
+    except (OSError, UnicodeDecodeError):  # no file, or none that a command could read
+        return None
+    if earlier.partition(".")[0] != rotated["id"]:
+        return None
+    try:
+        files.write(file.resolve(), f"{rotated['key']}\n".encode("ascii"))
+    except OSError as error:
+        output.complain(f"{file} still has the earlier secret of this key: {error.strerror}; write the new one there")
+        return None
+    output.complain(f"{file} had the earlier secret of this key, and has the new one now")
+    return file
 
 
 @app.command("revoke")

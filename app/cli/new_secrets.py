@@ -63,24 +63,34 @@ def _take_room(stream: FileIO, file: Path) -> None:
         raise WrongUse(f"{file} cannot be written: {error.strerror}") from None
 
 
-def hand_over(output: Output, answer: dict[str, Any], member: str, stream: FileIO | None, *, again: str) -> None:
+def hand_over(
+    output: Output,
+    answer: dict[str, Any],
+    member: str,
+    stream: FileIO | None,
+    *,
+    again: str,
+    kept_in: Path | None = None,
+) -> None:
     """Writes the secret of an answer to its file, or prints it. With ``--json`` prints the answer and ends the command.
 
     Args:
         member: of the answer, with the secret.
         again: the command that replaces a lost secret.
+        kept_in: another file that has the secret already.
     """
+    remedy = f"it is lost, replace it: {again}" if kept_in is None else f"{kept_in} has it"
     if stream is None:
         try:
             output.answer(answer)
             output.say(f"{answer[member]}\n{_ONCE}")
         except OSError as error:
-            raise _lost(output, answer["id"], error, again) from error
+            raise _not_written(output, answer["id"], error, remedy) from error
         return
     try:
         _save(stream, answer[member])
     except OSError as error:
-        raise _lost(output, answer["id"], error, again) from error
+        raise _not_written(output, answer["id"], error, remedy) from error
     saved = f"saved the secret of {answer['id']} to {stream.name}"
     try:
         output.answer(answer | {member: None, "file": str(stream.name)})
@@ -106,11 +116,11 @@ def _write_over(stream: FileIO, data: bytes) -> None:
     os.fsync(stream.fileno())
 
 
-def _lost(output: Output, made_id: str, error: OSError, again: str) -> typer.Exit:
-    """Says on stderr that the call has succeeded and its secret is gone; gives the end of the command."""
+def _not_written(output: Output, made_id: str, error: OSError, remedy: str) -> typer.Exit:
+    """Says on stderr that the call has succeeded and its secret was not handed over; gives the end of the command."""
     _drop_stdout()
-    output.complain(f"done, but the secret of {made_id} is lost: {error.strerror}; replace it: {again}")
-    return typer.Exit(ExitCode.SECRET_LOST)
+    output.complain(f"done, but the secret of {made_id} could not be written: {error.strerror}; {remedy}")
+    return typer.Exit(ExitCode.SECRET_NOT_WRITTEN)
 
 
 def _drop_stdout() -> None:

@@ -113,7 +113,7 @@ class ExitCode(IntEnum):
     GOES_ON = 6
     """A wait ended before its job: the job waits for an approval, no worker may start it, or the time of ``--timeout``
     has passed."""
-    SECRET_LOST = 7
+    SECRET_NOT_WRITTEN = 7
     """The service has made a secret, which could not be written."""
 
 

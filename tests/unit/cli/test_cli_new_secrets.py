@@ -17,6 +17,7 @@ from typer.testing import Result
 
 from app.cli import new_secrets
 from app.cli.problems import ExitCode
+from app.core import files
 
 Run = Callable[..., Result]
 KEY = {"id": "key_2", "name": "ann", "key": "key_2." + "t" * 43, "roles": [], "expires_at": None}
@@ -87,9 +88,11 @@ def test_a_secret_that_stdout_does_not_take_is_said_to_be_lost(
 ) -> None:
     with Path("/dev/full").open("w") as full:
         done = _run(typed, *options, stdout=full)
-    assert (done.returncode, len(asked)) == (ExitCode.SECRET_LOST, 1)
+    assert (done.returncode, len(asked)) == (ExitCode.SECRET_NOT_WRITTEN, 1)
     made = "key_2" if "key" in typed else "wh_1"
-    sentence = f"done, but the secret of {made} is lost: {os.strerror(28)}; replace it: {again}\n"
+    sentence = (
+        f"done, but the secret of {made} could not be written: {os.strerror(28)}; it is lost, replace it: {again}\n"
+    )
     assert done.stderr == sentence
 
 
@@ -121,9 +124,9 @@ def test_a_disk_that_breaks_after_the_call_loses_the_secret_and_says_so(
 
     monkeypatch.setattr(new_secrets, "_save", broken)
     done = run(*typed.split(), "--save", "f")
-    assert (done.exit_code, done.stdout) == (ExitCode.SECRET_LOST, "")
+    assert (done.exit_code, done.stdout) == (ExitCode.SECRET_NOT_WRITTEN, "")
     assert done.stderr.startswith("done, but the secret of ")
-    assert done.stderr.endswith(f"is lost: {os.strerror(5)}; replace it: {COMMANDS[typed]}\n")
+    assert done.stderr.endswith(f"could not be written: {os.strerror(5)}; it is lost, replace it: {COMMANDS[typed]}\n")
     assert not (tmp_path / "f").exists()
 
 
@@ -158,3 +161,54 @@ def test_a_refused_call_leaves_no_file(run: Run, service: Any, tmp_path: Path) -
     service.answers["POST", "/keys"] = (403, {"type": "role-missing"})
     assert run("keys", "create", "ann", "--save", "f").exit_code == ExitCode.NOT_ALLOWED
     assert not (tmp_path / "f").exists()
+
+
+@pytest.fixture
+def home_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The key of the home, which is the one that commands send and rotate."""
+    file = tmp_path / "home" / "admin.key"
+    file.parent.mkdir()
+    file.write_text("key_2." + "o" * 43 + "\n")
+    return file
+
+
+@pytest.mark.parametrize("options", [[], ["--json"], ["--save", "f"]])
+def test_a_rotation_of_the_key_in_the_home_renews_its_file(
+    run: Run, service: Any, home_file: Path, options: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("GROVEKEEPER_API_KEY")
+    done = run("keys", "rotate", "key_2", *options)
+    assert done.exit_code == 0
+    assert done.stderr == f"{home_file} had the earlier secret of this key, and has the new one now\n"
+    assert home_file.read_text() == f"{KEY['key']}\n"
+    assert home_file.stat().st_mode & 0o777 == 0o600
+    assert run("datasets", "list").exit_code == 0
+    assert service.requests[-1].headers["Authorization"] == f"Bearer {KEY['key']}"
+
+
+def test_a_rotation_of_another_key_leaves_the_home(run: Run, service: Any, home_file: Path) -> None:
+    home_file.write_text("key_1." + "o" * 43 + "\n")
+    done = run("keys", "rotate", "key_2")
+    assert (done.exit_code, done.stderr) == (0, "")
+    assert home_file.read_text() == "key_1." + "o" * 43 + "\n"
+
+
+def test_a_home_that_cannot_be_written_is_named_and_the_secret_is_shown(
+    run: Run, home_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: Any) -> None:
+        raise OSError(28, os.strerror(28))
+
+    monkeypatch.setattr(files, "write", full)
+    done = run("keys", "rotate", "key_2")
+    assert done.stderr.startswith(f"{home_file} still has the earlier secret of this key: {os.strerror(28)}; ")
+    assert KEY["key"] in done.stdout
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="only Linux has a file that is always full")
+def test_a_secret_that_the_home_has_is_not_called_lost(asked: list[str], home_file: Path) -> None:
+    with Path("/dev/full").open("w") as full:
+        done = _run("keys rotate key_2", stdout=full)
+    assert done.returncode == ExitCode.SECRET_NOT_WRITTEN
+    assert done.stderr.endswith(f"could not be written: {os.strerror(28)}; {home_file} has it\n")
+    assert home_file.read_text() == f"{KEY['key']}\n"
