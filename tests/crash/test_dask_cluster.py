@@ -249,9 +249,13 @@ def test_a_scheduler_that_is_gone_fails_the_job_and_keeps_the_charge(
 
 
 def run_one(scene: Scene, installation: Installation, *, key: str) -> str:
-    """Submits a job and runs it in a child process; returns its id."""
+    """Submits a job and runs it in a child process; returns its id.
+
+    Nobody looks for the cluster before the charge, as if the scheduler died in the moment between.
+    """
     job_id = scene.submit_job(key=key)
     claim = run_job.claim_next(installation)
     assert claim is not None
-    run_job.run_job(installation, claim, Supervisor(interval_s=0, stop=Stop()).run)
+    supervisor = Supervisor(interval_s=0, stop=Stop())
+    run_job.run_job(installation, claim, supervisor.run, load=lambda lease, _: supervisor.load(lease, None))
     return job_id

@@ -38,7 +38,8 @@ def test_both_accounts_have_the_same_entries_of_a_killed_job(wrecks: tuple, poin
     then = ["reserve"] if point in UNCHARGED else ["reserve", "charge"]
     assert kinds_then == (then, then), "an uncommitted transaction left nothing on either account"
     assert pair.kinds_of(job_id) == (["reserve", "charge"], ["reserve", "charge"])
-    assert state == ("succeeded" if point in UNCHARGED else "failed")
+    # The output of a worker that died in its last transaction is registered by the process that finds the job.
+    assert state == ("succeeded" if point in (*UNCHARGED, "success-not-committed") else "failed")
 
 
 def test_no_reservation_is_open_and_both_exports_verify(wrecks: tuple) -> None:
