@@ -76,7 +76,7 @@ def test_deleting_a_dataset_ends_its_running_job_and_keeps_its_spend(own_launche
         delete_dataset(own_launcher.scene.installation, OWNER, own_launcher.scene.dataset_id)
         assert own_launcher.children_end(SLOW)
         assert worker.wait(timeout=_GIVE_UP_S) == 0
-    _assert_spent_without_a_model(own_launcher, job_id, state="cancelled", reason="cancelled")
+    _assert_spent_without_a_model(own_launcher, job_id, state="cancelled", reason="dataset-erased")
     assert not list((own_launcher.scene.installation.home / "rows").glob("*/*"))
 
 
