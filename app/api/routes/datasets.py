@@ -3,6 +3,7 @@
 The ledgers of populations are under ``/ledger/{account}``.
 """
 
+from email.message import Message
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Header, Query, Request, Response
@@ -67,6 +68,7 @@ _FORMS = {
     "application/vnd.apache.arrow.stream": BodyForm.ARROW_STREAM,
     "application/vnd.apache.arrow.file": BodyForm.ARROW_FILE,
 }
+_CHARSETS = frozenset({"utf-8", "utf8", "us-ascii", "ascii"})
 _ACCEPTED = ["text/csv", "text/csv with Content-Encoding: gzip", *(name for name in _FORMS if "vnd" in name)]
 _ROWS_BODY: dict[str, Any] = {
     "requestBody": {
@@ -243,9 +245,14 @@ def _form(request: Request) -> BodyForm:
     """Return the form of an upload, from its headers.
 
     Raises:
-        UnsupportedMediaType: another type, or an encoding that the type does not have.
+        UnsupportedMediaType: another type, or an encoding that the type does not have; or a parameter says that the
+            text is not in UTF-8 or has no header (RFC 4180 and 7111).
     """
-    media_type = request.headers.get("content-type", "text/csv").partition(";")[0].strip().lower()
+    declared = Message()
+    declared["content-type"] = request.headers.get("content-type", "text/csv")
+    media_type = declared.get_content_type()
+    if declared.get_content_charset("utf-8") not in _CHARSETS or declared.get_param("header") == "absent":
+        raise UnsupportedMediaType(["text/csv in UTF-8 with a header row"])
     encoding = request.headers.get("content-encoding", "identity").strip().lower()
     form = _FORMS.get(media_type)
     if form is BodyForm.CSV and encoding == "gzip":

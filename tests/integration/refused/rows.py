@@ -55,7 +55,14 @@ def uploads() -> Iterator[Refused]:
             options = {"content": content, "headers": headers}
             yield Refused(f"{name}-{index}", "POST", rows, "rows-invalid", options, None, "malformed-file")
     codings = ("br", "deflate", "x-gzip", "zstd", "gzip, gzip", "identity, gzip", "")
-    for headers in ({"Content-Type": "application/json"}, *(CSV | {"Content-Encoding": coding} for coding in codings)):
+    types = (
+        "application/json",
+        "text/csv; charset=windows-1252",
+        "text/csv; header=absent",
+        f"text/{CANARY}; charset=x",
+    )
+    packed_csv = [CSV | {"Content-Encoding": coding} for coding in codings]
+    for headers in (*({"Content-Type": media_type} for media_type in types), *packed_csv):
         options = {"content": csv_rows(1), "headers": headers}
         yield Refused(f"rows-{headers}", "POST", rows, "unsupported-media-type", options)
     for reference in ("nobody", "%00", "x" * 300):
