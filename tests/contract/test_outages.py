@@ -60,7 +60,7 @@ def outage(monkeypatch: pytest.MonkeyPatch) -> Outage:
     state = Outage()
     for name in ("write", "read"):
         monkeypatch.setattr(Database, name, _cut(getattr(Database, name), state))
-    monkeypatch.setattr(run_job, "COMMIT_RETRY_S", (0.01,))
+    monkeypatch.setattr(run_job, "COMMIT_RETRY_S", 0.01)
     monkeypatch.setattr(run_job, "COMMIT_STOP_S", 0.0)
     return state
 

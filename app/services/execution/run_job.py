@@ -16,7 +16,6 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cache, partial
-from itertools import chain, repeat
 from pathlib import Path
 from typing import TypeAlias, TypeVar
 
@@ -61,10 +60,10 @@ Result = TypeVar("Result")
 
 _log = logging.getLogger(__name__)
 
-COMMIT_RETRY_S = (0.25, 0.5, 1.0, 2.0)
-"""Pauses between attempts of the last commit, in seconds. The last pause is repeated until the database answers."""
+COMMIT_RETRY_S = 2.0
+"""Longest pause between attempts of the last commit, in seconds; the first ones are shorter."""
 
-COMMIT_STOP_S = 8.0
+COMMIT_STOP_S = 5.0
 """Seconds for which a process that is asked to stop still tries the last commit: Docker kills after ten."""
 
 STORE_RETRY_S = (1.0, 2.0, 4.0, 8.0, 15.0, 30.0)
@@ -452,14 +451,15 @@ def _until_reached(transaction: Callable[[], Result], *, stop: Stop) -> Result:
     Raises:
         Unavailable: the process is to stop now, or was asked to stop :data:`COMMIT_STOP_S` ago.
     """
-    stops_at = float("inf")
-    for pause_s in chain(COMMIT_RETRY_S, repeat(COMMIT_RETRY_S[-1])):
+    pause_s, stops_at = COMMIT_RETRY_S / 8, float("inf")
+    while True:
         try:
             return transaction()
         except Unavailable:
             if stop.begun.is_set():
                 stops_at = min(stops_at, time.monotonic() + COMMIT_STOP_S)
-            if stop.now.wait(pause_s) or time.monotonic() >= stops_at:
+            left_s = max(stops_at - time.monotonic(), 0)
+            if stop.now.wait(min(pause_s, left_s)) or time.monotonic() >= stops_at:
                 _log.warning("this worker stops before the database could take the end of a paid job")
                 raise
-    raise AssertionError("the pauses never end")
+            pause_s = min(2 * pause_s, COMMIT_RETRY_S)
