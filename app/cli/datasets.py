@@ -146,6 +146,10 @@ def create(
     output.hint(f"grovekeeper datasets upload {dataset['name']} ROWS.csv")
 
 
+_SIMILAR_UNITS = (
+    "stored units differ from this one by leading zeros, case or the spelling of a number alone (17 and 17.0), and "
+    "were not erased; if they are the same person, erase each by its own value"
+)
 RowsArgument = Annotated[Path, typer.Argument(help="CSV with a header row, plain or gzip; Parquet; Arrow or Feather.")]
 
 
@@ -334,6 +338,8 @@ def erase_unit(
     answer = call.ask(lambda client: client.erase_unit(dataset, unit))
     n_rows = "the" if answer["erased"] is None else answer["erased"]
     call.output.say(f"erased {n_rows} rows from {answer['dataset_name']}; what was spent stays in the ledger")
+    if answer["similar_units"]:
+        call.output.say(f"note: {answer['similar_units']} {_SIMILAR_UNITS}")
 
 
 @app.command("erase-upload")

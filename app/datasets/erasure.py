@@ -5,7 +5,7 @@ open keeps reading it. The admission book keeps its counts: an erased row does n
 (docs/proofs/accounting.md A7). The ledger does not change: releases made from the rows remain.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -19,13 +19,16 @@ from app.datasets import row_files, row_layout
 from app.datasets.fingerprints import FINGERPRINT_BYTES
 
 
-def has_rows(store: Store, dataset_id: str, epoch_ids: Iterable[str], *, key: DataKey, row_id: bytes) -> bool:
-    """PRIVATE: whether any upload has a row with a row id; raises what :func:`erase_rows` raises."""
+def stored_ids(
+    store: Store, dataset_id: str, epoch_ids: Iterable[str], *, key: DataKey, row_ids: Sequence[bytes]
+) -> set[bytes]:
+    """PRIVATE: those of some row ids that a row of any upload has; raises what :func:`erase_rows` raises."""
+    found: set[bytes] = set()
     for epoch_id in epoch_ids:
         with row_layout.reading(row_files.sealed_rows(store, dataset_id, epoch_id, key=key)) as stored:
-            if not _stays(stored, row_id).all():
-                return True
-    return False
+            ids = _ids(stored)
+            found.update(ids.filter(pc.is_in(ids, value_set=pa.array(row_ids, ids.type))).unique().to_pylist())
+    return found
 
 
 def erase_rows(store: Store, dataset_id: str, epoch_ids: Iterable[str], *, key: DataKey, row_id: bytes) -> int:
@@ -96,9 +99,13 @@ def _erase_from(file: SealedFile, prints: SealedFile, *, row_id: bytes) -> int:
 
 def _stays(stored: pq.ParquetFile, row_id: bytes) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
     """PRIVATE: which rows of a file have another id."""
-    ids = stored.read(columns=[row_layout.ROW_ID_COLUMN], use_threads=False).column(0)
+    ids = _ids(stored)
     stays: np.ndarray[tuple[int], np.dtype[np.bool_]] = pc.not_equal(ids, pa.scalar(row_id, ids.type)).to_numpy()
     return stays
+
+
+def _ids(stored: pq.ParquetFile) -> pa.ChunkedArray:
+    return stored.read(columns=[row_layout.ROW_ID_COLUMN], use_threads=False).column(0)
 
 
 def _copy(stored: pq.ParquetFile, stays: np.ndarray[tuple[int], np.dtype[np.bool_]], written: Writer) -> None:

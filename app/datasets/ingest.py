@@ -86,7 +86,8 @@ class IngestReport:
         cells: the keyed digest of the cells of all rows, stored or dropped, as they were parsed.
         dropped: where the unit is a column, the rows that were not stored.
         n_similar_units: where the unit column is text, the values that differ from another value of the upload by
-            leading zeros or case alone; ``None`` for more rows than ``limits.MAX_COMPARED_UNIT_ROWS``.
+            leading zeros, case or the spelling of a number alone; ``None`` for more rows than
+            ``limits.MAX_COMPARED_UNIT_ROWS``.
         marks: cells of the unit column that hold a mark for a missing value, of all rows, stored or dropped.
     """
 

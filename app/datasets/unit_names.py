@@ -11,7 +11,7 @@ The declaration says what the column holds, and the account's opening entry fixe
 
 import re
 import unicodedata
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 import numpy as np
@@ -30,6 +30,15 @@ _INVISIBLE: Final = re.compile(
     "\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufff8\U0001bca0-\U0001bca3\U0001d173-\U0001d17a"
     "\U000e0000-\U000e0fff]"
 )
+
+# A table with a gap makes 17.0 of 17, R writes 1e+05 for 100000, and spreadsheets write 1.23E+05 and 4,711.
+_NUMBER: Final = re.compile(
+    r"(?P<sign>[+-]?)(?P<whole>[0-9]+|[0-9]{1,3}(?:[,' ][0-9]{3})+)(?:\.(?P<part>[0-9]*))?"
+    r"(?:[eE](?P<power>[+-]?[0-9]{1,4}))?"
+)
+_BETWEEN_THOUSANDS: Final = ",' "
+_WIDEST = 20
+"""Digits or characters up to which leading zeros are looked for."""
 
 
 class NotAPlainInteger(ValueError):
@@ -64,8 +73,75 @@ def canonical_text(value: str) -> str:
 
 
 def folded(value: str) -> str:
-    """What two canonical texts have in common that differ by leading zeros or case alone."""
-    return value.casefold().lstrip("0")
+    """What two canonical texts have in common that differ by leading zeros, case or the spelling of a number alone."""
+    number = _number(value)
+    if number is None:
+        return value.casefold().lstrip("0")
+    digits, power = number
+    return f"{digits}e{power} "  # no canonical text ends in a blank
+
+
+def _number(value: str) -> tuple[str, int] | None:
+    """The digits of a number without zeros at their ends, and the power of ten by which they are multiplied."""
+    match = _NUMBER.fullmatch(value)
+    if match is None:
+        return None
+    part = match["part"] or ""
+    digits = re.sub(f"[{_BETWEEN_THOUSANDS}]", "", match["whole"]) + part
+    significant = digits.rstrip("0")
+    power = int(match["power"] or 0) - len(part) + len(digits) - len(significant)
+    significant = significant.lstrip("0")
+    if not significant:
+        return "0", 0
+    return match["sign"].replace("+", "") + significant, power
+
+
+def similar_spellings(name: str) -> set[str]:
+    """Other names with the fold of a name, as programs write them: not all that there are, because ids are keyed."""
+    number = _number(name)
+    spellings = set(_spellings_of_text(name) if number is None else _spellings_of_number(*number))
+    fold = folded(name)
+    return {text for text in spellings if text != name and folded(text) == fold and canonical_text(text) == text}
+
+
+def _spellings_of_text(name: str) -> Iterator[str]:
+    stem = name.lstrip("0")
+    for cased in {stem, stem.lower(), stem.upper(), stem.title(), stem.capitalize()}:
+        yield from (cased.rjust(width, "0") for width in range(_WIDEST + 1))
+
+
+def _spellings_of_number(digits: str, power: int) -> Iterator[str]:
+    sign, digits = ("-", digits[1:]) if digits.startswith("-") else ("", digits)
+    for spelling in (*_without_exponent(digits, power), *_with_exponent(digits, power)):
+        yield from (f"{sign}{spelling}",) if sign else (spelling, f"+{spelling}")
+
+
+def _without_exponent(digits: str, power: int) -> Iterator[str]:
+    if power < -_WIDEST or power > _WIDEST:
+        return
+    if power < 0:
+        digits = digits.rjust(1 - power, "0")
+        yield from (f"{digits[:power]}.{digits[power:]}{zeros}" for zeros in ("", "0"))
+        return
+    whole = digits + "0" * power
+    wholes = {whole.rjust(width, "0") for width in range(_WIDEST + 1)}
+    wholes |= {_in_thousands(whole, separator) for separator in _BETWEEN_THOUSANDS}
+    yield from (f"{spelling}{part}" for spelling in wholes for part in ("", ".", ".0", ".00"))
+
+
+def _in_thousands(whole: str, separator: str) -> str:
+    first = len(whole) % 3
+    groups = [whole[:first], *(whole[start : start + 3] for start in range(first, len(whole), 3))]
+    return separator.join(filter(None, groups))
+
+
+def _with_exponent(digits: str, power: int) -> Iterator[str]:
+    first, rest = digits[0], digits[1:]
+    power += len(rest)
+    for part in {rest.ljust(width, "0") for width in range(_WIDEST - 4)}:
+        mantissa = f"{first}.{part}" if part else first
+        for letter in "eE":
+            yield from (f"{mantissa}{letter}{exponent}" for exponent in (power, f"{power:+d}", f"{power:+03d}"))
 
 
 def n_similar(folds: NDArray[np.uint64], names: NDArray[np.uint64]) -> int:

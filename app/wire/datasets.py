@@ -309,9 +309,11 @@ class ErasureIn(Request):
 
 
 class ErasureOut(OfDataset):
-    """The number of erased rows. Exact, for owners by a grant only; null for others."""
+    """The number of erased rows, and of stored units with a similar spelling, which were not erased. Exact, for owners
+    by a grant only; null for others."""
 
     erased: int | None
+    similar_units: int | None
 
 
 class GrantIn(Request):

@@ -17,7 +17,7 @@ from app.services.datasets.erase import erase_unit
 from app.services.datasets.show import show_dataset
 from app.services.installation import Installation
 from tests.support import people
-from tests.support.crash_scene import OWNER
+from tests.support.crash_scene import ADMIN, OWNER
 
 SPELLINGS = ["17", "17 ", " 17", "\t17", "\uff11\uff17", "17\u200b", "\ufeff17"]
 
@@ -146,6 +146,31 @@ def test_a_mark_among_integers_is_the_suspected_cause(installation: Installation
         people.upload(installation, dataset, body(["1", "NA"], form), form=form)
     (column,) = refused.value.columns
     assert (column.problem, column.row, column.suspected) == ("not-a-plain-integer", 2, suspicions.MARK)
+
+
+def test_spellings_of_a_number_are_counted_and_an_erasure_says_what_it_left(installation: Installation) -> None:
+    """pandas writes 17.0 for 17 where the column has a gap."""
+    dataset = people.declared(installation, privacy_unit=of_form("text", 2))["id"]
+    names = ["17", "17.0", "17", "17.0", "5", "170"]
+    report = people.upload(installation, dataset, body(names, BodyForm.CSV))
+    assert (report["rows"], report["warnings"][0][:8]) == (6, "2 values")
+    names = ["4711", "4.711E+03", "+4711", "4711.0", "4,711", "017", "47"]
+    report = people.upload(installation, dataset, body(names, BodyForm.CSV))
+    assert report["warnings"][0][:8] == "5 values"
+    erased = erase_unit(installation, OWNER, dataset, unit="17")
+    assert (erased.erased, erased.similar_units) == (2, 2)
+    erased = erase_unit(installation, OWNER, dataset, unit="17.0")
+    assert (erased.erased, erased.similar_units) == (2, 1)
+    assert erase_unit(installation, ADMIN, dataset, unit="4711").similar_units is None
+    assert erase_unit(installation, OWNER, dataset, unit="4,711").similar_units == 3
+    assert erase_unit(installation, OWNER, dataset, unit="5").similar_units == 0
+
+
+def test_an_erased_integer_has_no_similar_unit(installation: Installation) -> None:
+    dataset = people.declared(installation, privacy_unit=of_form("integer"))["id"]
+    people.upload(installation, dataset, body(["17", "170"], BodyForm.CSV))
+    erased = erase_unit(installation, OWNER, dataset, unit="17")
+    assert (erased.erased, erased.similar_units) == (1, 0)
 
 
 def test_a_form_needs_a_column(installation: Installation) -> None:

@@ -291,7 +291,8 @@ def erase_unit(installation: Installation, principal: Principal, reference: str,
     from app.datasets import erasure  # pyarrow takes 0.2 s of CPU and 40 MB to import
 
     key = dataset.data_key(installation.storage_keys)
-    (row_id,) = admission.unit_row_ids([_canonical(unit, dataset.unit_form)], dataset_key=digest_key(key))
+    names = _spellings(unit, dataset.unit_form)
+    row_id, *similar_ids = row_ids = admission.unit_row_ids(names, dataset_key=digest_key(key))
     try:
         with opened_book(installation, dataset, key):
             # Under the dataset's lock: the last upload may have closed the book without having committed yet.
@@ -301,7 +302,8 @@ def erase_unit(installation: Installation, principal: Principal, reference: str,
                 uploads = catalog.epochs(session, dataset.id)
                 epochs = [epoch.id for epoch in uploads]
             row_files.erase_uncommitted(installation.files, dataset.id, committed=epochs)
-            if not erasure.has_rows(installation.files, dataset.id, epochs, key=key, row_id=row_id):
+            found = erasure.stored_ids(installation.files, dataset.id, epochs, key=key, row_ids=row_ids)
+            if row_id not in found:
                 raise NoRowsOfUnit
             with write_as(installation, principal) as (session, principal):
                 authorized_dataset(session, principal, dataset.id, MANAGE_DATASET)
@@ -314,7 +316,18 @@ def erase_unit(installation: Installation, principal: Principal, reference: str,
             n_erased = erasure.erase_rows(installation.files, dataset.id, epochs, key=key, row_id=row_id)
     except FileNotFoundError:  # the dataset was erased meanwhile
         raise DatasetDeleted from None
-    return ErasureOut(dataset=dataset.id, dataset_name=dataset.name, erased=n_erased if is_owner else None)
+    return ErasureOut(
+        dataset=dataset.id,
+        dataset_name=dataset.name,
+        erased=n_erased if is_owner else None,
+        similar_units=len(found.intersection(similar_ids)) if is_owner else None,
+    )
+
+
+def _spellings(unit: str, form: str) -> list[str]:
+    """The spelling under which a unit is stored, then those of units that look like it; an integer has one spelling."""
+    name = _canonical(unit, form)
+    return [name] if form == unit_names.INTEGER else [name, *sorted(unit_names.similar_spellings(name))]
 
 
 def _canonical(unit: str, form: str) -> str:

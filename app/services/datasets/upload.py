@@ -35,13 +35,13 @@ _SENT_BEFORE = (
     "person in them counts twice, unless a unit column limits the rows of a person."
 )
 _SIMILAR = (
-    "{count} values of the unit column differ from another value of this upload by leading zeros or case alone. Each "
-    "is a unit of its own: a person who is spelt in two ways counts as two. If they are spellings of the same people, "
-    "erase this upload and send it with one spelling."
+    "{count} values of the unit column differ from another value of this upload by leading zeros, case or the spelling "
+    "of a number (17 and 17.0) alone. Each is a unit of its own: a person who is spelt in two ways counts as two. If "
+    "they are spellings of the same people, erase this upload and send it with one spelling."
 )
 _NOT_COMPARED = (
-    f"Values of the unit column were not compared for leading zeros and case: the upload has more than "
-    f"{limits.MAX_COMPARED_UNIT_ROWS} rows."
+    "Values of the unit column were not compared for leading zeros, case and spellings of numbers: the upload has more "
+    f"than {limits.MAX_COMPARED_UNIT_ROWS} rows."
 )
 _PERCENT = 100
 _LEAST_PERCENT = 0.1

@@ -318,7 +318,10 @@ ANSWERS: dict[tuple[str, str], tuple[int, Any]] = {
         200, {"dataset": "ds_1", "dataset_name": "census", "key_id": "key_2", "role": "analyst"},
     ),
     ("DELETE", "/datasets/census/grants/key_2"): (204, None),
-    ("POST", "/datasets/census/erasures"): (200, {"dataset": "ds_1", "dataset_name": "census", "erased": 3}),
+    ("POST", "/datasets/census/erasures"): (
+        200,
+        {"dataset": "ds_1", "dataset_name": "census", "erased": 3, "similar_units": 2},
+    ),
     ("GET", "/datasets/census/overlaps"): (200, OVERLAPS),
     ("PUT", "/datasets/census/population"): (200, {**DATASET, "population": "patients"}),
     ("POST", "/populations"): (201, POPULATION),

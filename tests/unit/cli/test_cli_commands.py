@@ -176,7 +176,10 @@ COMMANDS: list[tuple[list[str], list[str]]] = [
     (["audit", "export", "new.jsonl"], ["wrote new.jsonl", "next: grovekeeper verify new.jsonl"]),
     (["ledger", "signer", "new.pem"], ["wrote new.pem", "next: grovekeeper ledger checkpoint"]),
     (["ledger", "export", "census", "new.jsonl"], ["wrote new.jsonl (3 bytes)", "next: grovekeeper verify new.jsonl"]),
-    (["datasets", "erase-unit", "census", "ann", "--yes"], ["erased 3 rows from census; what was spent stays"]),
+    (
+        ["datasets", "erase-unit", "census", "ann", "--yes"],
+        ["erased 3 rows from census; what was spent stays", "note: 2 stored units differ from this one"],
+    ),
     (["datasets", "overlaps", "census"], ["ep_0", "?", "survey", "next: grovekeeper populations join census"]),
     (
         ["populations", "create", "patients", "--epsilon", "3"],

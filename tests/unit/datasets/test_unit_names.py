@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from app.datasets import unit_names
 from app.datasets.csv_columns import UnitColumn
-from app.datasets.unit_names import NotAPlainInteger, canonical, canonical_text, folded, n_similar
+from app.datasets.unit_names import NotAPlainInteger, canonical, canonical_text, folded, n_similar, similar_spellings
 
 ONE_PERSON = {
     "17": [
@@ -73,3 +73,82 @@ def test_names_that_differ_by_leading_zeros_or_case_are_counted() -> None:
     folds, ids = (np.array([number[name] for name in of], np.uint64) for of in (list(map(folded, names)), names))
     assert n_similar(folds, ids) == 7
     assert n_similar(folds[:0], ids[:0]) == 0
+
+
+ONE_NUMBER = {
+    "4711": [
+        "4.711E+03",
+        "+4711",
+        "4711.0",
+        "4,711",
+        "4 711",
+        "4'711",
+        "04711",
+        "4711.",
+        "4711.00",
+        "4.711e3",
+        "4.71100E+03",
+    ],
+    "17": ["17.0", "017", "+17", "1.7e+01", "00017.0"],
+    "100000": ["1e+05", "1E5", "100,000", "100000.0"],
+    "0": ["0.0", "00", "-0", "0e5"],
+    "-17": ["-17.0", "-017"],
+    "2.5": ["2.50", "+2.5", "2.5e0"],
+    "12345678901234567890": ["12345678901234567890.0", "12,345,678,901,234,567,890", "1.234567890123456789e+19"],
+}
+
+
+@pytest.mark.parametrize(("name", "other"), [(name, other) for name, others in ONE_NUMBER.items() for other in others])
+def test_spellings_of_one_number_are_similar(name: str, other: str) -> None:
+    assert folded(name) == folded(other)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("17", "-17"),
+        ("17", "170"),
+        ("17", "1.7"),
+        ("4711", "4,7,11"),
+        ("4.711", "4,711"),
+        ("1e5", "1e-5"),
+        ("0", "e0"),
+        ("17", "17e0x"),
+        ("12345678901234567", "12345678901234568"),
+        ("17", "17-0"),
+    ],
+)
+def test_other_numbers_are_not_similar(one: str, other: str) -> None:
+    assert folded(one) != folded(other)
+
+
+@pytest.mark.parametrize(
+    ("name", "others"),
+    [
+        ("17", {"17.0", "017", "+17", "1.7E+01", "1.7e+01", "17.", "17.00", "00000017"}),
+        ("17.0", {"17", "017"}),
+        ("4,711", {"4711", "4.711E+03", "4711.0", "4.71100E+03"}),
+        ("1e+05", {"100000", "1E+05", "100,000"}),
+        ("-5", {"-5.0", "-05"}),
+        ("0", {"0.0", "00"}),
+        ("2.50", {"2.5"}),
+        ("0.05", {"0.050", "5e-02"}),
+        ("ann bo", {"Ann Bo", "ANN BO", "Ann bo"}),
+        ("00a1", {"A1", "a1", "0a1"}),
+    ],
+)
+def test_an_erasure_looks_for_what_programs_write(name: str, others: set[str]) -> None:
+    found = similar_spellings(name)
+    assert others <= found
+    assert name not in found
+
+
+@given(
+    st.one_of(st.text(min_size=1), st.from_regex(r"[+-]?[0-9,]{1,9}(\.[0-9]{0,9})?(e[+-]?[0-9]{1,4})?", fullmatch=True))
+)
+def test_similar_spellings_are_canonical_have_the_same_fold_and_are_few(text: str) -> None:
+    name = canonical_text(text)
+    found = similar_spellings(name)
+    assert {folded(other) for other in found} <= {folded(name)}
+    assert {canonical_text(other) for other in found} == found
+    assert len(found) < 1_000
