@@ -1,13 +1,16 @@
-"""Reads the text of a number as uploads do, wherever people type or export one."""
+"""Reads the text of a number as uploads do, wherever people type or export one, and writes one as a category."""
 
 import re
 import sys
+from decimal import Decimal
 from typing import Final
 
 NUMBER: Final = r"(?i)^[+-]?(?:(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:e[+-]?[0-9]+)?|inf|infinity|nan)$"
 NAN: Final = r"(?i)^[+-]?nan$"
 BLANKS: Final = " \t"
 """Around a number, they do not count."""
+_LEAST_PLAIN, _FIRST_WITH_POWER = 1e-6, 1e21
+"""Between them a number is written without a power of ten."""
 _number = re.compile(NUMBER)
 _nan = re.compile(NAN)
 
@@ -28,3 +31,14 @@ def number_of(text: str) -> int | float | None:
     if text.lstrip("+-").isdecimal() and len(text) < sys.get_int_max_str_digits():
         return int(text)
     return min(max(float(text), -sys.float_info.max), sys.float_info.max)
+
+
+def text_of_number(number: float) -> str:
+    """The shortest decimal that is read as a number, as JavaScript writes it, but for infinities.
+
+    The client has the same rule (``grovekeeper_client.rows``).
+    """
+    if number and not _LEAST_PLAIN <= abs(number) < _FIRST_WITH_POWER:
+        mantissa, sign, power = repr(number).partition("e")
+        return f"{mantissa}e{int(power):+d}" if sign else mantissa
+    return format(Decimal(repr(number or 0.0)), "f").removesuffix(".0")

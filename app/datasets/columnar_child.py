@@ -4,10 +4,10 @@ The process has limits on memory and time, and can open no file and no socket. I
 key: it asks the service for bytes of the body, and the service asks it for nothing. Before the first byte arrives, it
 gives up the right to open files and sockets. If it fails in any way other than a refusal, it ends without a verdict.
 
-A column that is declared as numbers stays numbers, if it has numbers. Every other cell becomes the text that it would
-be in a CSV: a number as its shortest decimal, a boolean as ``true`` or ``false``, a null as an empty cell. From there
-on, the rules for cells of CSV apply (:mod:`app.datasets.csv_columns`). Columns of other types (nested types,
-bytes, dates and times, extension types) are refused.
+A column that is declared as numbers stays numbers, if it has numbers or truth values, which are 0 and 1. Every other
+cell becomes the text that it would be in a CSV: a number as :func:`text_of_number` writes it, a boolean as ``true`` or
+``false``, a null as an empty cell. From there on, the rules for cells of CSV apply (:mod:`app.datasets.csv_columns`).
+Columns of other types (nested types, bytes, dates and times, extension types) are refused.
 
 Memory depends on public limits and on the largest page, row group or record batch, not on the size of the body.
 """
@@ -30,9 +30,10 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from app.core import limits
-from app.core.arrow_arrays import are_valid, elements, floats, has_numbers, has_text
+from app.core.arrow_arrays import are_valid, elements, floats, has_numbers, has_text, mask
 from app.core.files import SeekableReader
 from app.core.memory import forbid_core_dumps
+from app.core.number_text import text_of_number
 from app.datasets.columnar_stream import (
     HEAD,
     MAX_DIFFERENT_TEXTS,
@@ -71,6 +72,7 @@ _WORDS = {
 _BUFFER_BYTES = 64 * 1024
 _AHEAD_BYTES = 256 * 1024
 _FLOAT_BYTES = 8
+_EXACT_INTEGERS = 2.0**53
 _NUMBER_BYTES = 40  # bytes of a number as text, at most
 
 _IN_DICTIONARIES = frozenset({"PLAIN", "RLE", "BIT_PACKED", "PLAIN_DICTIONARY", "RLE_DICTIONARY"})
@@ -176,7 +178,7 @@ def decode(
         file: PRIVATE; the body.
         numbers: names of the columns that are declared as numbers.
         categories: by name of a column that has few different texts if it is as declared, the texts of false and of
-            true there.
+            true there, then those of whole numbers that are declared with the end ``.0`` alone.
         unit: name of the column that names a row's unit. It is no column of floating-point or decimal numbers, which
             spell one number in several ways, and a table with a gap turns whole numbers into them.
 
@@ -188,7 +190,7 @@ def decode(
         schema, batches = _opened(file, form, categories)
         _check(schema, unit, emit)
         kinds = [_kind(name, numbers, categories) for name in schema.names]
-        _write((_with_truths(batch, categories) for batch in batches), kinds, emit)
+        _write((_with_declared(batch, categories) for batch in batches), kinds, emit)
     except BodyRefused:
         raise
     except MemoryError:
@@ -415,7 +417,7 @@ def _packed(batch: pa.RecordBatch, kinds: Sequence[_Kind]) -> list[Piece]:
 
 
 def _column(column: pa.Array, kind: _Kind) -> NDArray[np.float64] | Texts:
-    if kind is _Kind.NUMBER and has_numbers(column.type):
+    if kind is _Kind.NUMBER and (has_numbers(column.type) or pa.types.is_boolean(column.type)):
         return _numbers(column)
     if kind is _Kind.CATEGORY and pa.types.is_dictionary(column.type) and len(column.dictionary) < MAX_DIFFERENT_TEXTS:
         offsets, text = offsets_and_text(_cells(column.dictionary))
@@ -433,34 +435,69 @@ def _in_dictionary(column: pa.Array, offsets: NDArray[np.int32], text: memoryvie
 
 
 def _numbers(column: pa.Array) -> NDArray[np.float64]:
+    if pa.types.is_boolean(column.type):
+        column = column.cast(pa.uint8())
     return floats(column.dictionary_decode() if pa.types.is_dictionary(column.type) else column)
 
 
-def _with_truths(batch: pa.RecordBatch, truths: Mapping[str, Sequence[str]]) -> pa.RecordBatch:
-    """A batch in which truth values in a column of categories have the text of a declared category."""
+def _with_declared(batch: pa.RecordBatch, declared: Mapping[str, Sequence[str]]) -> pa.RecordBatch:
+    """A batch in which truth values and numbers in columns of categories have the texts of declared categories."""
     for place, field in enumerate(batch.schema):
-        texts = truths.get(_composed(field.name))
-        if texts is not None and pa.types.is_boolean(field.type):
-            of_false, of_true = map(_scalar, texts)
-            batch = batch.set_column(place, field.name, pc.if_else(batch.column(place), of_true, of_false))
+        of_false, of_true, *with_point = declared.get(_composed(field.name)) or ("", "")
+        if of_true and pa.types.is_boolean(field.type):
+            texts = pc.if_else(batch.column(place), _scalar(of_true), _scalar(of_false))
+            batch = batch.set_column(place, field.name, texts)
+        elif with_point and _are_numbers(field.type):
+            batch = batch.set_column(place, field.name, _declared(_cells(batch.column(place)), with_point))
     return batch
+
+
+def _are_numbers(kind: pa.DataType) -> bool:
+    return has_numbers(kind) or pa.types.is_decimal(kind.value_type if pa.types.is_dictionary(kind) else kind)
+
+
+def _declared(texts: pa.Array, with_point: Sequence[str]) -> pa.Array:
+    """Texts of numbers, with the end ``.0`` where that is declared."""
+    pointed = pc.binary_join_element_wise(texts, _scalar("0"), _scalar("."))
+    return pc.if_else(pc.is_in(pointed, value_set=_array(with_point)), pointed, texts)
 
 
 def _cells(column: pa.Array) -> pa.Array:
     if pa.types.is_dictionary(column.type):
         column = column.dictionary_decode()
     if pa.types.is_floating(column.type):
-        column = column.cast(pa.float64())
-        empty = pa.nulls(1, pa.float64())[0]  # a cell, as in a column of numbers
-        column = pc.if_else(pc.is_nan(column), empty, column)
+        return _texts_of_floats(floats(column))
+    if pa.types.is_decimal(column.type):
+        return _array(["" if cell is None else format(cell, "f") for cell in column.to_pylist()])
     return column.cast(pa.string())
 
 
+def _texts_of_floats(numbers: NDArray[np.float64]) -> pa.Array:
+    """Texts of floats; a null for NaN, which is an empty cell, as in a column of numbers."""
+    is_plain = (np.rint(numbers) == numbers) & (np.abs(numbers) < _EXACT_INTEGERS)
+    texts = _integers(np.where(is_plain, numbers, 0)).cast(pa.string())
+    texts = pc.if_else(mask(is_plain), texts, pa.nulls(1, pa.string())[0])
+    is_other = ~is_plain & ~np.isnan(numbers)
+    if is_other.any():
+        different, places = np.unique(numbers[is_other], return_inverse=True)
+        others = _array([text_of_number(number) for number in different.tolist()])
+        texts = pc.replace_with_mask(texts, mask(is_other), others.take(_integers(places)))
+    return texts
+
+
 def _scalar(text: str) -> pa.Scalar:
-    """A text. Where pandas is installed, ``pa.scalar`` opens its files, which this process may not."""
-    data = text.encode("utf-8")
-    offsets = np.array([0, len(data)], dtype=np.int32)
-    return pa.Array.from_buffers(pa.string(), 1, [None, pa.py_buffer(offsets), pa.py_buffer(data)])[0]
+    return _array([text])[0]
+
+
+def _array(texts: Sequence[str]) -> pa.Array:
+    """Texts. Where pandas is installed, ``pa.array`` and ``pa.scalar`` open its files, which this process may not."""
+    cells = [text.encode("utf-8") for text in texts]
+    ends = np.cumsum([0, *map(len, cells)], dtype=np.int32)
+    return pa.Array.from_buffers(pa.string(), len(cells), [None, pa.py_buffer(ends), pa.py_buffer(b"".join(cells))])
+
+
+def _integers(values: NDArray[Any]) -> pa.Array:
+    return pa.Array.from_buffers(pa.int64(), len(values), [None, pa.py_buffer(values.astype(np.int64))])
 
 
 if __name__ == "__main__":

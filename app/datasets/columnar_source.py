@@ -46,7 +46,7 @@ class ColumnarSource:
         declared: names of the declared columns, which alone may occur in a refusal.
         numbers: names of those that are declared as numbers.
         categories: by name of those that have few different texts if they are as declared, the texts of false and of
-            true there.
+            true there, then those of whole numbers that are declared with the end ``.0`` alone.
         unit: name of the one that names a row's unit.
     """
 

@@ -11,6 +11,7 @@ cause or context.
 
 import hmac
 import os
+import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
@@ -38,6 +39,7 @@ from app.forests.data.schema import Schema, composed
 from app.privacy.partitions import HashPartition, Partitions
 
 _COMPARED_BYTES = 8
+_WITH_POINT = re.compile(r"-?[0-9]+\.0")
 _ROW_GROUP_CELLS = 2**22
 _ROW_GROUP_ROWS = (2**12, 2**17)
 """Fewest and most rows of a row group; between them, a row group ends when it holds ``_ROW_GROUP_CELLS`` cells."""
@@ -159,7 +161,7 @@ def _opened(source: BinaryIO, form: BodyForm, rules: RowRules) -> Iterator[CsvSo
         numbers = [composed(feature.name) for feature in features if not feature.is_categorical]
         names = {"declared": _declared(rules), "numbers": numbers}
         unit = None if rules.unit_column is None else composed(rules.unit_column)
-        with ColumnarSource(source, form, **names, unit=unit, categories=_texts_of_truths(rules)) as stream:
+        with ColumnarSource(source, form, **names, unit=unit, categories=_texts_of_values(rules)) as stream:
             yield Blocks(stream, max_bytes=max_bytes)
     else:
         is_gzip = form is BodyForm.GZIP
@@ -175,13 +177,21 @@ def _opened(source: BinaryIO, form: BodyForm, rules: RowRules) -> Iterator[CsvSo
             yield text
 
 
-def _texts_of_truths(rules: RowRules) -> dict[str, list[str]]:
-    """The declared categories that false and true mean in columns of categories, which have texts alone."""
+def _texts_of_values(rules: RowRules) -> dict[str, list[str]]:
+    """The declared categories that false and true mean in columns of categories, which have texts alone, and those that
+    whole numbers mean with the end ``.0``."""
     label = rules.schema.label
     columns = {feature.name: feature.categories for feature in rules.schema.features if feature.is_categorical}
     columns |= {partition.column: partition.categories for partition in own_column_partitions(rules.partitions)}
     columns[label.name] = label.classes
-    return {composed(name): [_text_of(truth, texts) for truth in (False, True)] for name, texts in columns.items()}
+    return {
+        composed(name): [*(_text_of(truth, texts) for truth in (False, True)), *_with_point(texts)]
+        for name, texts in columns.items()
+    }
+
+
+def _with_point(declared: Sequence[str]) -> list[str]:
+    return [text for text in declared if _WITH_POINT.fullmatch(text) and text.removesuffix(".0") not in declared]
 
 
 def _text_of(truth: bool, declared: Sequence[str]) -> str:

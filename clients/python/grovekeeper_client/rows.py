@@ -23,6 +23,9 @@ Scalar: TypeAlias = str | int | float | bool | None
 Feature: TypeAlias = Mapping[str, Any]
 """A feature of the public schema, as a model card shows it."""
 
+_LEAST_PLAIN, _FIRST_WITH_POWER = 1e-6, 1e21
+"""Between them a number is written without a power of ten."""
+
 _MISSING_TYPES = ("NAType", "NaTType")
 """Types of ``pandas.NA`` and ``pandas.NaT``, by name, because pandas may not be installed."""
 
@@ -385,7 +388,8 @@ def cells(feature: Feature, column: Sequence[Any]) -> list[Scalar]:
     """The cells of a column as the API reads them: ``None``, NaN, NaT and NA are missing.
 
     Numbers of a categorical feature become the text of a declared category where one has that value: 1, 1.0 and
-    ``True`` become ``"1"`` if ``"1"`` is declared. Infinities become the bound to which the service would clamp them.
+    ``True`` become ``"1"`` if ``"1"`` is declared, and 1 and 1.0 become ``"1.0"`` if that alone is. Infinities become
+    the bound to which the service would clamp them.
 
     Raises:
         TypeError: a cell has a type that the feature does not take. The message names the column and the type.
@@ -444,10 +448,22 @@ def _texts(value: Any) -> list[str]:
     """Texts of a number or a truth value, the usual text first."""
     if isinstance(value, bool):
         return [str(value), str(value).lower(), str(value).upper(), str(int(value))]
+    text = _text_of_number(value)
+    return [text, f"{text}.0"] if text.removeprefix("-").isdigit() else [text]
+
+
+def _text_of_number(value: Any) -> str:
+    """The text that the service gives a number of Parquet: the shortest decimal, as JavaScript writes it, but for
+    infinities. Integers and decimals keep all their digits, 2.00 too."""
     if isinstance(value, Integral):
-        return [str(int(value)), f"{int(value)}.0"]
-    integral = [str(int(value))] if math.isfinite(value) and value == int(value) else []
-    return [*integral, str(value)]
+        return str(int(value))
+    if isinstance(value, Decimal) and value.is_finite():
+        return format(value if value else value.copy_abs(), "f")
+    number = float(value)
+    if number and not _LEAST_PLAIN <= abs(number) < _FIRST_WITH_POWER:
+        mantissa, sign, power = repr(number).partition("e")
+        return f"{mantissa}e{int(power):+d}" if sign else mantissa
+    return format(Decimal(repr(number or 0.0)), "f").removesuffix(".0")
 
 
 def _python_scalar(cell: Any) -> Any:
