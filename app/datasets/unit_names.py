@@ -83,17 +83,21 @@ def folded(value: str) -> str:
 
 def _number(value: str) -> tuple[str, int] | None:
     """The digits of a number without zeros at their ends, and the power of ten by which they are multiplied."""
+    if value.isascii() and value.isdigit():  # most identifiers; the expression takes three times as long
+        return _scaled(value, 0)
     match = _NUMBER.fullmatch(value)
     if match is None:
         return None
     part = match["part"] or ""
     digits = re.sub(f"[{_BETWEEN_THOUSANDS}]", "", match["whole"]) + part
+    significant, power = _scaled(digits, int(match["power"] or 0) - len(part))
+    return (f"-{significant}" if match["sign"] == "-" and significant != "0" else significant), power
+
+
+def _scaled(digits: str, power: int) -> tuple[str, int]:
     significant = digits.rstrip("0")
-    power = int(match["power"] or 0) - len(part) + len(digits) - len(significant)
-    significant = significant.lstrip("0")
-    if not significant:
-        return "0", 0
-    return match["sign"].replace("+", "") + significant, power
+    power += len(digits) - len(significant)
+    return (significant.lstrip("0"), power) if significant else ("0", 0)
 
 
 def similar_spellings(name: str) -> set[str]:
