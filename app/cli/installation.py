@@ -12,21 +12,43 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeAlias
 
 import typer
 
-from app.cli.command import Group, Plain, command
+from app.cli.command import Group, Plain, WrongUse, command
 from app.cli.problems import ExitCode
 from app.core import processes
 from app.core.errors import InstallationError
 from app.core.memory import without_collection
 from app.core.processes import provider_environment, scrubbed_environment
-from app.core.settings import Settings
+from app.core.settings import PREFIX, Settings
 from app.db import revisions
-from app.db.database import Database
+from app.db.database import Database, parse_url
 
 db = Group("Upgrade the database of the installation, and change its keys.")
+
+_ADDRESSES = ("database_url", "migration_url")
+_PASSWORDS = {"password", "sslpassword"}
+"""Options in the address of a PostgreSQL database that are secret."""
+
+MigrationUrl: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        help="Address for the role that owns the tables, without a password; default GROVEKEEPER_MIGRATION_URL."
+    ),
+]
+
+
+def _refuse_password(name: str, address: str) -> None:
+    """Refuses a password in a flag: every account of the machine can read the command lines of running processes."""
+    parsed = parse_url(address)
+    if parsed.password or not _PASSWORDS.isdisjoint(parsed.query):
+        flag, variable = f"--{name.replace('_', '-')}", f"{PREFIX}{name.upper()}"
+        raise WrongUse(
+            f"{flag} takes no password, because other accounts of this machine can read it there: set {variable} to "
+            f"the whole address, or {variable}_FILE to the name of a file with it"
+        )
 
 
 @dataclass(frozen=True)
@@ -34,13 +56,23 @@ class HomeOptions(Plain):
     """Options that locate the installation."""
 
     home: Annotated[Path | None, typer.Option(help="Folder of the installation; default GROVEKEEPER_HOME.")] = None
-    database_url: Annotated[str | None, typer.Option(help="Address of the database; default SQLite in the home.")] = (
-        None
-    )
+    database_url: Annotated[
+        str | None,
+        typer.Option(
+            help="Address of the database, without a password; default GROVEKEEPER_DATABASE_URL, or SQLite in the home."
+        ),
+    ] = None
     log_level: Annotated[str | None, typer.Option(help="DEBUG, INFO, WARNING or ERROR.")] = None
 
     def settings(self, **flags: object) -> Settings:
-        """The settings of the environment, overridden by these options and ``flags``."""
+        """The settings of the environment, overridden by these options and ``flags``.
+
+        Raises:
+            WrongUse: an address of a database has a password.
+        """
+        for name, address in (flags | {"database_url": self.database_url}).items():
+            if name in _ADDRESSES and address is not None:
+                _refuse_password(name, str(address))
         home = None if self.home is None else self.home.expanduser().absolute()
         level = None if self.log_level is None else self.log_level.upper()
         return Settings.from_environment(
@@ -146,7 +178,7 @@ def prepare(call: Plain) -> None:
 @db.command("upgrade")
 def upgrade(
     call: HomeOptions,
-    migration_url: Annotated[str | None, typer.Option(help="Address for the role that owns the tables.")] = None,
+    migration_url: MigrationUrl = None,
 ) -> None:
     """Bring the database to the newest revision, and register GROVEKEEPER_ADMIN_KEY if it is set."""
     from app.cli import prepare
@@ -217,7 +249,7 @@ def backup(call: HomeOptions, folder: Annotated[Path, typer.Argument(help="Folde
 def restore(
     call: HomeOptions,
     folder: Annotated[Path, typer.Argument(help="Folder that `grovekeeper backup` made.")],
-    migration_url: Annotated[str | None, typer.Option(help="Address for the role that owns the tables.")] = None,
+    migration_url: MigrationUrl = None,
     accept_loss: Annotated[
         bool, typer.Option("--accept-loss", help="Restore without the newest entries; close their accounts for ever.")
     ] = False,

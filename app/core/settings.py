@@ -431,6 +431,8 @@ Generated from `app/core/settings.py` by `python -m app.core.settings > docs/set
 Every setting is an environment variable. A command-line flag of the same name takes precedence (`--port` over
 `GROVEKEEPER_PORT`). An empty variable counts as unset. A secret can also be read from a file: append `_FILE` to the
 variable's name and set it to the file's name (`GROVEKEEPER_ADMIN_KEY_FILE=/run/secrets/admin_key`).
+`--database-url` and `--migration-url` take no password, because every account of the machine can read the command
+lines of running processes.
 
 | variable | default | secret | meaning |
 |---|---|---|---|"""

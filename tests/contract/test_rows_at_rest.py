@@ -209,10 +209,10 @@ def test_the_command_wraps_keys_anew_and_says_how_many(installation: Installatio
     file = _key_file(installation)
     new = StorageKeys.new_text()
     file.write_text(new + file.read_text())
-    arguments = ["db", "rewrap-keys", "--home", str(home), "--database-url", url, "--json"]
+    arguments = ["db", "rewrap-keys", "--home", str(home), "--json"]
     n_living = len([wrapped for wrapped in _all_wrapped(installation) if wrapped])
     for n_wrapped in (n_living, 0):
-        done = CliRunner().invoke(grovekeeper, arguments)
+        done = CliRunner().invoke(grovekeeper, arguments, env={"GROVEKEEPER_DATABASE_URL": url})
         assert json.loads(done.stdout) == {"storage_key": StorageKeys.from_text(new).newest_id, "datasets": n_wrapped}
 
 

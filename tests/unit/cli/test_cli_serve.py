@@ -9,10 +9,14 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from typer.testing import CliRunner
 
 from app.cli import demo, serve
+from app.cli.installation import HomeOptions
+from app.cli.main import app
 from app.cli.output import budget_bar
 from app.cli.prepare import is_embedded
+from app.cli.problems import ExitCode
 from app.core import processes
 from app.core.errors import InstallationError
 from app.core.settings import Settings
@@ -130,3 +134,35 @@ def test_a_small_disk_is_named_before_the_first_request(monkeypatch: pytest.Monk
     monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(**usage._asdict() | {"free": 5 * 2**20}))
     with pytest.raises(InstallationError, match=r"^5 MiB are free on the disk of .*, and the service needs 64 MiB"):
         serve._require_space(settings)
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "postgresql://u:SECRETPW@127.0.0.1:1/grove",
+        "postgresql://u:SECRETPW%40@127.0.0.1:1/grove",
+        "postgresql://u@127.0.0.1:1/grove?password=SECRETPW",
+        "postgresql://127.0.0.1:1/grove?sslpassword=SECRETPW",
+    ],
+)
+@pytest.mark.parametrize(
+    "typed",
+    ["serve", "api", "worker", "db upgrade", "db status", "db new-signer", "db rewrap-keys", "backup new",
+     "restore new", "keys create-admin"],
+)  # fmt: skip
+def test_a_password_in_a_flag_is_refused_and_not_shown(typed: str, address: str, tmp_path: Path) -> None:
+    flags = ["--database-url", *(["--migration-url"] if typed in ("db upgrade", "restore new") else [])]
+    for flag in flags:
+        result = CliRunner().invoke(app, [*typed.split(), "--home", str(tmp_path / "home"), flag, address])
+        variable = f"GROVEKEEPER_{flag.removeprefix('--').replace('-', '_').upper()}"
+        assert (result.exit_code, result.stdout) == (ExitCode.WRONG_USE, "")
+        assert result.stderr.startswith(f"not done: {flag} takes no password")
+        assert f"set {variable} to" in result.stderr
+        assert f"{variable}_FILE" in result.stderr
+        assert "SECRETPW" not in result.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_flag_takes_an_address_without_a_password(tmp_path: Path) -> None:
+    for address in ("postgresql://u@127.0.0.1:1/grove", f"sqlite:///{tmp_path}/grove.sqlite3"):
+        assert HomeOptions(home=tmp_path, database_url=address).settings(migration_url=address).database_url == address
