@@ -56,7 +56,7 @@ def rotate(call: Remote, key: KeyArgument, expires_at: Expires = None, save: Sav
         with call.client() as client:
             rotated = on_key(client, key, partial(client.rotate_key, expires_at=expires_at))
         home_file = _renew_home(call.output, rotated)
-        again = f"grovekeeper keys rotate {rotated['id']}"
+        again = f"grovekeeper keys rotate {rotated['id']} (if the key was your own, with another admin key)"
         hand_over(call.output, rotated, "key", stream, again=again, kept_in=home_file)
 
 

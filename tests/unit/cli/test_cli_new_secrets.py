@@ -34,7 +34,7 @@ ANSWERS = {
 ROTATE_KEY, ROTATE_WEBHOOK = "grovekeeper keys rotate key_2", "grovekeeper webhooks rotate census wh_1"
 COMMANDS = {
     "keys create ann": ROTATE_KEY,
-    "keys rotate key_2": ROTATE_KEY,
+    "keys rotate key_2": f"{ROTATE_KEY} (if the key was your own, with another admin key)",
     "webhooks add census https://hooks.test/": ROTATE_WEBHOOK,
     "webhooks rotate census wh_1": ROTATE_WEBHOOK,
 }
