@@ -29,6 +29,7 @@ from app.cli.command import (
     read_bytes,
 )
 from app.cli.problems import ExitCode
+from app.core import json_text
 from app.core.number_text import number_of
 from app.datasets import suspicions
 
@@ -240,7 +241,7 @@ def _json(text: bytes, what: str) -> Any:
         WrongUse: the text is not JSON; or it has an infinity, for which there is no JSON.
     """
     with suppress(ValueError, RecursionError):
-        return json.loads(text, parse_constant=_missing)
+        return json.loads(text, parse_constant=_missing, object_pairs_hook=json_text.unique)
     return json_value(text, what)
 
 

@@ -122,6 +122,12 @@ def test_an_unusable_prediction_file_is_invalid_usage(tmp_path: Path, name: str,
         models.read_rows(tmp_path / name, SCHEMA)
 
 
+def test_a_name_that_occurs_twice_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_bytes(b'{"rows": [{"age": 39, "age": 4000}]}')
+    with pytest.raises(WrongUse, match="twice"):
+        models.read_rows(tmp_path / "a.json", SCHEMA)
+
+
 def test_numbers_are_those_of_an_upload(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_bytes(b"age,weight,code\n 39 ,nan,x\n,-inf,\n")
     largest = sys.float_info.max
