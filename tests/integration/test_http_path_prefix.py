@@ -189,14 +189,18 @@ def test_what_the_api_made_is_found_at_its_location(below: Below) -> None:
         "/keys": {"name": "below", "roles": []},
         f"/datasets/{dataset}/webhooks": WEBHOOK,
     }
-    made = {path: api.post(f"{PREFIX}{path}", json=body, headers=repeated) for path, body in bodies.items()}
+    shows_secret = ("/keys", f"/datasets/{dataset}/webhooks")
+    made = {
+        path: api.post(f"{PREFIX}{path}", json=body, headers={} if path in shows_secret else repeated)
+        for path, body in bodies.items()
+    }
     for path, answer in made.items():
         assert answer.headers["Location"].startswith(f"{PREFIX}/"), path
     for path in ("/datasets", "/populations", "/train"):
         again = api.post(f"{PREFIX}{path}", json=bodies[path], headers=repeated)
         assert again.headers["Location"] == made[path].headers["Location"]
         assert api.get(again.headers["Location"]).status_code == 200
-    for path in ("/train", "/keys", f"/datasets/{dataset}/webhooks"):
+    for path in ("/train", *shows_secret):
         assert api.delete(made[path].headers["Location"]).status_code in (200, 204)
 
 

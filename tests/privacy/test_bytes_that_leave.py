@@ -67,8 +67,9 @@ class World:
         return answer.json() if "/json" in answer.headers.get("content-type", "") else None
 
     async def _sent(self, method: str, path: str, body: dict[str, Any]) -> httpx.Response:
-        headers = {"Authorization": f"Bearer {self.key}"}
-        if method == "POST":
+        # Sizes of compressed answers differ with ids. No answer with a secret is kept for an idempotency key.
+        headers = {"Authorization": f"Bearer {self.key}", "Accept-Encoding": "identity"}
+        if method == "POST" and not path.startswith("/keys") and not path.endswith("/webhooks"):
             headers["Idempotency-Key"] = f"key-{len(self.left)}"
         content = body.pop("content", None)
         sent: dict[str, Any] = {"json": body or None} if content is None else {"content": content}
