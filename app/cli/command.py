@@ -241,7 +241,11 @@ def on_key(client: Client, typed: str, act: Callable[[str], Any], *, dataset: st
             raise
         ids = _keys_of_name(client, typed, dataset)
         if not ids:
-            detail = "no such key, by id or name; an admin sees the ids of all keys with: grovekeeper keys list"
+            named = "by id or name" if dataset is None else "by id, or by name among those with a role on the dataset"
+            detail = (
+                f"no such key, {named}; the id of a key stands before its dot, and an admin lists all keys with: "
+                "grovekeeper keys list"
+            )
             raise replace(problem, detail=detail) from None
     if len(ids) > 1:
         raise WrongUse(f"several keys have this name; name one by its id: {', '.join(ids)}")

@@ -21,6 +21,7 @@ from app.registry import models
 from app.services.backup.make import make_backup
 from app.services.backup.restore import restore_backup
 from app.services.datasets.erase import delete_dataset, erase_unit, erase_upload
+from app.services.execution import run_job as running
 from app.services.execution.run_job import claim_next, run_job
 from app.services.execution.sweep import tidy_rows
 from app.services.installation import Installation
@@ -245,8 +246,10 @@ def test_an_outage_before_the_charge_leaves_the_job_waiting(
 
 @on_one_database
 def test_an_outage_after_the_charge_fails_the_job_as_a_broken_disk_does(
-    first: Installation, second: Installation, cut: Callable[[], None]
+    first: Installation, second: Installation, cut: Callable[[], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(running, "STORE_RETRY_S", (0.01, 0.01))
+
     def run_and_cut(task: JobTask, kept: object) -> None:
         _run(task, kept)
         cut()
