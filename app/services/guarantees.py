@@ -29,8 +29,9 @@ _RESTS_ON_ATTESTERS = (
 )
 
 _LARGE_EPSILON = 10
+_UNIT = "privacy unit"
 _LITTLE_PROMISED = (
-    f"ε is above {_LARGE_EPSILON}: little is promised. Somebody who knows every other row and guesses {{change}} may "
+    f"ε is above {_LARGE_EPSILON}: little is promised. Somebody who knows {{known}} and guesses {{change}} may "
     "be right this often: {odds} (without any output: 50 %)."
 )
 
@@ -39,8 +40,9 @@ def of_large_amount(accountant: str, amount: int, *, delta: Fraction | None, adj
     """The warning about an amount that is worth more than ε = 10 at δ, with its odds; empty for a smaller amount."""
     if amount <= _price_of_large_epsilon(accountant, delta):
         return []
-    change = odds_words.guessed(adjacency.value, "privacy unit")
-    return [_LITTLE_PROMISED.format(change=change, odds=odds_words.percent(right_guesses(accountant, amount)))]
+    odds = odds_words.percent(right_guesses(accountant, amount))
+    change, known = odds_words.guessed(adjacency.value, _UNIT), odds_words.known(_UNIT)
+    return [_LITTLE_PROMISED.format(known=known, change=change, odds=odds)]
 
 
 @lru_cache(maxsize=256)

@@ -5,16 +5,21 @@ from decimal import ROUND_CEILING, Decimal
 
 CHANGES: Mapping[str, str] = {
     "add_remove": "whether one {unit} is in the data",
-    "replace_one": "which of two {unit}s is in the data",
+    "replace_one": "whether one {unit} or another is in the data",
     "label": "the label of one {unit}",
     "person": "one person of the population",
 }
-"""What somebody guesses, by adjacency; a unit is a row or a person."""
+"""What somebody guesses, by adjacency; a unit is a row, or a value of a column with all its rows."""
 
 
 def guessed(change: str, unit: str) -> str:
     """What somebody guesses in words: ``whether one row is in the data``."""
     return CHANGES[change].format(unit=unit)
+
+
+def known(unit: str) -> str:
+    """What somebody knows who guesses about one unit. The other rows of a unit of several rows are not among it."""
+    return "every other row" if unit == "row" else f"all rows of every other {unit}"
 
 
 def percent(probability: str) -> str:
@@ -29,6 +34,6 @@ def sentence(change: str, probability: str, *, unit: str, condition: str = "") -
     chance = percent(probability)
     often = f"at most {chance}" if chance[0].isdigit() else f"in the worst case {chance}"
     return (
-        f"{somebody} who knows every other row and flips a fair coin about {guessed(change, unit)} guesses right "
+        f"{somebody} who knows {known(unit)} and flips a fair coin about {guessed(change, unit)} guesses right "
         f"{often} of the time (50 % before)."
     )

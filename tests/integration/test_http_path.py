@@ -30,7 +30,7 @@ def test_a_declaration_is_answered_with_its_public_facts_and_a_fresh_account(ser
         "accountant": "pure", "unit": "epsilon", "cap": "100", "charged": "0", "reserved": "0", "remaining": "100",
         "available": "100", "limited_by": "cap",
     }  # fmt: skip
-    assert dataset["public_size"] == 30_000, "two significant digits: never a count"
+    assert dataset["public_size"] == 30_000, "two significant digits of what was declared"
     assert dataset["partitions"] == partitions
     assert (dataset["adjacency"], dataset["protects"]) == ("add_remove", "row")
     assert (dataset["epochs"], dataset["deleted_at"], dataset["population"]) == ([], None, "citizens")

@@ -87,7 +87,7 @@ def show_evaluation(visit: Visitor, evaluation_id: str) -> Response:
     return visit.page(
         "evaluation",
         evaluation=evaluation,
-        unit=unit_of(show.show_dataset(*visit.by, evaluation.dataset)),
+        unit=unit_of(show.show_dataset(*visit.by, evaluation.dataset).privacy_unit["column"]),
         names=models.names_of_models(*visit.by, evaluation.models),
         scale=evaluation.accuracy and pictures.accuracy(evaluation.accuracy, evaluation.majority),
         roc=evaluation.auroc and pictures.roc(evaluation.auroc.histogram),

@@ -135,7 +135,10 @@ def checkpoint(visit: Visitor, heads: KeptHeads, account: str) -> Response:
 
 def _unit_of(visit: Visit, account: str, *, kind: str) -> str:
     """What the guarantee of an account protects. Members of a population may protect different units."""
-    return "privacy unit" if kind == "population" else unit_of(show.show_dataset(*visit.by, account))
+    if kind == "population":
+        return "privacy unit"
+    dataset = show.show_dataset(*visit.by, account)
+    return unit_of(dataset.privacy_unit["column"])
 
 
 def _members(visit: Visit, population: str) -> dict[str, str]:

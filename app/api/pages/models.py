@@ -123,7 +123,7 @@ def _card(visit: Visit, model_id: str, shown: _Shown) -> Response:
     return visit.page(
         "model",
         model=model,
-        unit=unit_of(show.show_dataset(*visit.by, dataset)),
+        unit=unit_of(show.show_dataset(*visit.by, dataset).privacy_unit["column"]),
         shown=shown,
         evaluations=evaluations.list_evaluations(*visit.by, model_id, PageRequest()).evaluations,
         may_evaluate=has_role(*visit.by, dataset, TRAIN),

@@ -114,8 +114,8 @@ def _environment() -> Environment:
     }
     environment.filters |= {"percent": odds_words.percent, "minute": _minute}
     environment.globals |= {
-        "base": base, "symbols": words.SYMBOLS, "odds_sentence": odds_words.sentence, "budget_bar": pictures.budget_bar,
-        "odds_scale": pictures.odds_scale, "share_class": pictures.share_class,
+        "base": base, "symbols": words.SYMBOLS, "odds_sentence": odds_words.sentence, "unit_of": words.unit_of,
+        "budget_bar": pictures.budget_bar, "odds_scale": pictures.odds_scale, "share_class": pictures.share_class,
         "recovered_shares": pictures.recovered_shares, "limit_in_words": limit_in_words,
     }  # fmt: skip
     return environment

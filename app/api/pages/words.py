@@ -13,7 +13,6 @@ from markupsafe import Markup
 from app.api.addresses import base
 from app.core import limits
 from app.ledger import control
-from app.wire.datasets import DatasetOut
 from app.wire.ledger import ActKind, ActOut
 
 SYMBOLS: Mapping[str, str] = {"epsilon": "ε", "rho": "ρ", "mu_squared": "μ²", "delta": "δ"}
@@ -37,9 +36,9 @@ def cell(scope: Mapping[str, Any]) -> str:
     return "; ".join(parts) or "the whole dataset"
 
 
-def unit_of(dataset: DatasetOut) -> str:
-    """What the guarantee of a dataset protects, in one word."""
-    return "row" if dataset.privacy_unit["column"] is None else "person"
+def unit_of(column: str | None) -> str:
+    """What a guarantee protects: a row, or a value of the unit column. A person spelt in two ways has two values."""
+    return f"value of {column}" if column else "row"
 
 
 def who(key_id: str, name: str | None) -> str:

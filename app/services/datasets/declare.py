@@ -334,7 +334,7 @@ def _feature(partition: PartitionIn, schema: Schema) -> Feature | None:
 
 
 def two_significant_digits(size: int) -> int:
-    """A declared size rounded to two significant digits, half up: an order of magnitude, never a count."""
+    """A declared size rounded to two significant digits, half up; below 100 as it was declared. No row is counted."""
     scale: int = 10 ** max(len(str(size)) - 2, 0)
     return (2 * size + scale) // (2 * scale) * scale
 

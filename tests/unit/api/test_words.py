@@ -62,6 +62,19 @@ def test_odds_are_a_sentence_that_may_have_a_condition() -> None:
     assert "right in the worst case more than 99 % of" in odds_words.sentence("replace_one", "0.9975", unit="row")
 
 
+def test_odds_of_a_unit_of_several_rows_leave_open_what_is_known_of_its_other_rows() -> None:
+    patient = words.unit_of("patient")
+    said = odds_words.sentence("add_remove", "0.7311", unit=patient)
+    assert said.startswith(
+        "Somebody who knows all rows of every other value of patient and flips a fair coin about whether one value of "
+        "patient is in the data guesses right"
+    )
+    assert "about whether one value of patient or another is in the data" in odds_words.sentence(
+        "replace_one", "0.7", unit=patient
+    )
+    assert words.unit_of(None) == words.unit_of("") == "row"
+
+
 def test_a_scope_in_words() -> None:
     assert words.cell({}) == "the whole dataset"
     assert words.cell({"region": ["EU", "US"], "shard": 3}) == "region=EU, US; shard=3"

@@ -275,12 +275,14 @@ def test_the_numbers_of_a_guarantee_come_before_its_statement(run: Run, service:
     at = lines.index("For any two datasets …")
     assert lines[at - 5 : at] == [
         "adds, given all earlier releases: 0.1 ε (added or removed), 0.2 ε (replaced)",
-        "  Given everything that was released before, somebody who knows every other row and flips a fair coin about "
-        "whether one privacy unit is in the data guesses right at most 53 % of the time (50 % before).",
-        "  Given everything that was released before, somebody who knows every other row and flips a fair coin about "
-        "which of two privacy units is in the data guesses right at most 55 % of the time (50 % before).",
+        "  Given everything that was released before, somebody who knows all rows of every other privacy unit and "
+        "flips a fair coin about whether one privacy unit is in the data guesses right at "
+        "most 53 % of the time (50 % before).",
+        "  Given everything that was released before, somebody who knows all rows of every other privacy unit and "
+        "flips a fair coin about whether one privacy unit or another is in the data guesses "
+        "right at most 55 % of the time (50 % before).",
         "all outputs together, until the cap is raised: ε = 3 (added or removed), ε = 6 (replaced)",
-        "  Somebody who knows every other row and flips a fair coin about "
+        "  Somebody who knows all rows of every other privacy unit and flips a fair coin about "
         "whether one privacy unit is in the data guesses right at most 96 % of the time (50 % before).",
     ]
     labels = {"add_remove": None, "replace_one": None, "label": {"epsilon": "2", "delta": "0.001"}, "text": "Labels"}
@@ -346,7 +348,8 @@ def test_a_quote_begins_with_the_algorithm_its_price_and_what_is_left(run: Run, 
         "  limited by           the cap",
     ]
     assert (
-        "Given everything that was released before, somebody who knows every other row and flips a fair coin" in shown
+        "Given everything that was released before, somebody who knows all rows of every other privacy unit and"
+        in shown
     )
     assert "whether one privacy unit is in the data guesses right at most 53 % of the time (50 % before)." in shown
     assert service.body()["algorithm"] == "auto"
