@@ -3,8 +3,8 @@
 import asyncio
 import re
 from collections import Counter, deque
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
 from contextvars import ContextVar
 from enum import StrEnum
 from typing import TypeVar, cast
@@ -164,6 +164,7 @@ class Capacities:
     def __init__(self) -> None:
         self._turns = {work: Turns(n_threads, limits.MAX_THREADS_PER_KEY) for work, n_threads in THREADS.items()}
         self._large_bodies = Turns(limits.MAX_LARGE_BODIES, limits.MAX_LARGE_BODIES_PER_KEY)
+        self._n_uploads: Counter[str | None] = Counter()
         self.n_unread: Counter[str | None] = Counter()
         self._threads = CapacityLimiter(sum(THREADS.values()))
 
@@ -191,6 +192,24 @@ class Capacities:
         iterator = iter(items)
         while (item := await self.run(work, lambda: next(iterator, None))) is not None:
             yield item
+
+    @contextmanager
+    def upload(self) -> Iterator[None]:
+        """The time of an upload, whose text takes space on the disk from its first byte to its answer.
+
+        Raises:
+            TooManyRequests: the key has ``limits.MAX_UNFINISHED_UPLOADS_PER_KEY`` already.
+        """
+        key_id = CLIENT.get().key_id
+        if self._n_uploads[key_id] >= limits.MAX_UNFINISHED_UPLOADS_PER_KEY:
+            raise TooManyRequests("uploads of this key that have not ended")
+        self._n_uploads[key_id] += 1
+        try:
+            yield
+        finally:
+            self._n_uploads[key_id] -= 1
+            if not self._n_uploads[key_id]:
+                del self._n_uploads[key_id]
 
     async def begin_large_body(self) -> None:
         """Wait until the rest of a large body of the request may arrive; :meth:`end_large_body` ends the turn."""

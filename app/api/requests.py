@@ -247,7 +247,8 @@ class _Incoming:
         self._wait_s = wait_s
         self._keeps = keeps
         self._n_bytes = 0
-        self._waited_s = 0.0
+        self._left_s = wait_s or limits.BODY_WAIT_S
+        self._key_age_s = 0.0
         self._is_complete = False
 
     async def __call__(self) -> Message:
@@ -260,30 +261,40 @@ class _Incoming:
             message: Message = arrived.value
         else:
             message = await self._waited(first, steps)
-        self._n_bytes += len(message.get("body", b""))
+        n_new = len(message.get("body", b""))
+        self._n_bytes += n_new
         if self._n_bytes > self._max_bytes:
             raise TooLarge("the body", self._max_bytes)
+        if self._wait_s is None:
+            # A fast beginning saves up minutes, not days: the rows of a slow upload take space on the disk.
+            self._left_s = min(self._left_s + n_new / limits.MIN_BODY_BYTES_PER_S, limits.BODY_WINDOW_S)
         if self._keeps and self._n_bytes > limits.LARGE_BODY_BYTES:
             self._keeps = False
             await self._scope["app"].state.capacities.begin_large_body()
         self._is_complete = not message.get("more_body", False)
+        if self._key_age_s > (limits.KEY_AGE_S if self._is_complete else limits.SLOW_KEY_AGE_S):
+            await self._confirm_key()
+        return message
+
+    async def _confirm_key(self) -> None:
         here, state = self._scope["app"].state, self._scope["state"]
-        if self._is_complete and self._waited_s > limits.KEY_AGE_S and "principal" in state:
+        self._key_age_s = 0.0
+        if "principal" in state:
             state["principal"] = await here.capacities.run(
                 Work.AUTHENTICATION, lambda: confirm(here.installation, state["principal"])
             )
-        return message
 
     async def _waited(self, first: Any, steps: Generator[Any, Any, Message]) -> Message:
         """A message that was not there when its receiving took its first step, which waits for ``first``."""
-        in_all = self._wait_s or limits.BODY_WAIT_S + self._n_bytes / limits.MIN_BODY_BYTES_PER_S
         begun = monotonic()
         try:
-            async with timeout(min(limits.BODY_WAIT_S, in_all - self._waited_s)):
+            async with timeout(min(limits.BODY_WAIT_S, self._left_s)):
                 message = await _continued(first, steps)
         except TimeoutError:
             raise BodyTooSlow from None
-        self._waited_s += monotonic() - begun
+        waited_s = monotonic() - begun
+        self._left_s -= waited_s
+        self._key_age_s += waited_s
         return message
 
 

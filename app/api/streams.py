@@ -4,8 +4,10 @@ Changes of jobs are server-sent events, with one poller of the database per proc
 """
 
 import asyncio
+import errno
 import hashlib
 import logging
+import shutil
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextvars import Context
 from functools import partial
@@ -189,18 +191,29 @@ async def receive_upload(
     """Write a file to a spool as it arrives, then sanitise and store its rows as an epoch.
 
     The caller has to be the owner: no byte is received for another key.
+
+    Raises:
+        TooManyRequests: the key has as many unfinished uploads as it may have.
+        OSError: the disk has too few free bytes.
     """
     installation: Installation = request.app.state.installation
     run = capacities(request).run
     dataset_id = await run(Work.AUTHENTICATION, lambda: require_role(installation, caller, dataset, MANAGE_DATASET))
-    with installation.spool() as file:
+    with capacities(request).upload(), installation.spool() as file:
         spool = Spool(file)
         digest = hashlib.sha256()
         async for chunk in chunks:
             digest.update(chunk)
-            await to_thread.run_sync(spool.write, chunk)
+            await to_thread.run_sync(_append, installation, spool, chunk)
         body = SpooledBody(await to_thread.run_sync(spool.reader), terms, digest.digest())
         # By id, so that an idempotency key does not depend on whether the URL names the dataset by id or by name.
         route = f"POST /datasets/{dataset_id}/rows"
         identity = None if key is None else IdempotentRequest(caller.key_id, route, key, digest.digest())
         return await run(Work.UPLOAD, lambda: upload_rows(installation, caller, dataset_id, body, request=identity))
+
+
+def _append(installation: Installation, spool: Spool, part: bytes) -> None:
+    """Writes a part of an upload, unless the disk would be too full for anything else."""
+    if shutil.disk_usage(installation.home).free < limits.MIN_FREE_UPLOAD_BYTES:
+        raise OSError(errno.ENOSPC, "too little space for an upload")
+    spool.write(part)

@@ -31,11 +31,13 @@ MAX_DECLARATION_BODY_NODES = 600_000
 # Bytes of a request to erase a unit: its name can fill a line of an upload, and JSON can escape every byte of it.
 MAX_ERASURE_BODY_BYTES = 8 * 1024 * 1024
 BODY_WAIT_S = 30  # Seconds that a request waits for the next part of its body, and in all for a body without content
-# Bytes for which a request waits one more second in all: the least mean rate of a long body.
+# Bytes for which a request waits one more second: the least mean rate of a long body over the window below.
 MIN_BODY_BYTES_PER_S = 16 * 1024
+BODY_WINDOW_S = 120  # Seconds of waiting that a body can save up by arriving fast
 MAX_SIGN_IN_BODY_BYTES = 8 * 1024  # Bytes of the form of a sign-in, which arrives without a valid key
 SIGN_IN_BODY_S = 5  # Seconds in which the form of a sign-in has to arrive
-KEY_AGE_S = 2  # Seconds that a request waits for its body before it reads its key again
+KEY_AGE_S = 2  # Seconds that a request waits for its body, beyond which it reads its key again at the end
+SLOW_KEY_AGE_S = 30  # Seconds that a request waits for its body before it reads its key again in the middle
 MAX_FORM_FIELDS = 4_096  # Fields of a form of the dashboard: a prediction has one for each feature
 MAX_FORM_PART_BYTES = 4_096  # Bytes of the headers, or of a field, before the file of a form
 MAX_FIELDS_BEFORE_FILE = 16  # Fields before the file of a form, which has three
@@ -188,6 +190,9 @@ MAX_PREDICTIONS_AT_ONCE = 4  # Threads of one API process that predict
 READINESS_WAIT_S = 5  # Seconds that ``/readyz`` waits for the database
 # Free bytes on the disk of the home below which an API process is not ready, and no job is charged.
 MIN_FREE_DISK_BYTES = 64 * 1024 * 1024
+# Free bytes on the disk of the home below which no further part of an upload is taken, so that jobs still find theirs.
+MIN_FREE_UPLOAD_BYTES = 256 * 1024 * 1024
+MAX_UNFINISHED_UPLOADS_PER_KEY = 4  # Uploads of one key in one API process, from their first byte to their answer
 # Uploads of one API process that wait for another upload to their dataset; fewer than the threads for uploads.
 MAX_WAITING_UPLOADS = 4
 JOB_PROBE_BYTES = 1024 * 1024  # Bytes that a worker writes to each place of a job's output before the charge

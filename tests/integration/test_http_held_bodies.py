@@ -148,6 +148,64 @@ def test_a_long_body_at_a_good_rate_has_more_time(idle_server: Server, monkeypat
         assert request.answer()[0] == 201
 
 
+@on_one_idle_server
+def test_a_fast_beginning_saves_up_no_more_than_a_window(idle_server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "MIN_BODY_BYTES_PER_S", 10)
+    monkeypatch.setattr(limits, "BODY_WINDOW_S", 1)
+    dataset = idle_server.declared()["id"]
+    beginning = csv_rows(4_000).encode()  # worth hours at the least rate
+    rows = f"/datasets/{dataset}/rows"
+    with _held(idle_server, idle_server.admin.key, rows, length=10**6, media=CSV) as request:
+        request.send(beginning)
+        while not request.is_answered(within_s=0.3):
+            request.send(b"a")
+        assert request.answer()[0] == 408
+
+
+@pytest.mark.parametrize("media", [JSON, CSV])
+def test_a_key_is_read_again_while_its_body_arrives_slowly(
+    idle_server: Server, monkeypatch: pytest.MonkeyPatch, media: str
+) -> None:
+    monkeypatch.setattr(limits, "SLOW_KEY_AGE_S", 0)
+    dataset, caller = idle_server.uploaded()["id"], idle_server.caller("admin")
+    path = "/train" if media == JSON else f"/datasets/{dataset}/rows"
+    with _held(idle_server, caller.key, path, length=1_000, media=media) as request:
+        request.send(b"a")
+        _revoke(idle_server, caller)
+        while not request.is_answered(within_s=0.05):
+            request.send(b"a")
+        assert request.answer()[0] == 401
+
+
+@on_one_idle_server
+def test_a_key_has_few_unfinished_uploads(idle_server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "MAX_UNFINISHED_UPLOADS_PER_KEY", 1)
+    dataset, admin = idle_server.declared()["id"], idle_server.admin
+    rows, text = f"/datasets/{dataset}/rows", csv_rows(5).encode()
+    other = idle_server.granted(dataset, "owner")
+    with _held(idle_server, admin.key, rows, length=len(text), media=CSV, idempotency="first") as request:
+        request.send(text[:7])
+        refused = admin.http.post(rows, content=text, headers={"Content-Type": CSV})
+        assert (refused.status_code, refused.json()["type"]) == (429, "too-many-requests")
+        assert "uploads of this key that have not ended" in refused.text
+        further = csv_rows(6).encode()
+        assert other.http.post(rows, content=further, headers={"Content-Type": CSV}).status_code == 201
+        request.send(text[7:])
+        assert request.answer()[0] == 201
+    assert admin.http.post(rows, content=csv_rows(7), headers={"Content-Type": CSV}).status_code == 201
+
+
+def test_no_part_of_an_upload_takes_the_space_that_jobs_need(
+    idle_server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = f"/datasets/{idle_server.declared()['id']}/rows"
+    before = idle_server.footprint()
+    monkeypatch.setattr(limits, "MIN_FREE_UPLOAD_BYTES", 2**62)
+    refused = idle_server.admin.http.post(rows, content=csv_rows(5), headers={"Content-Type": CSV})
+    assert (refused.status_code, refused.json()["detail"]) == (503, "the disk is full")
+    assert idle_server.footprint() == before
+
+
 @pytest.mark.parametrize("loss", ["key", "grant"])
 def test_an_event_stream_ends_when_the_key_may_not_see_the_job_any_more(idle_server: Server, loss: str) -> None:
     dataset = idle_server.uploaded()["id"]
