@@ -1,0 +1,49 @@
+"""Caches without a limit: only where the program, and no caller, decides what they keep."""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+APP = Path(__file__).parents[2] / "app"
+
+ENDLESS = {
+    "access/idempotency.py:_insertion": "two dialects",
+    "api/problems.py:_documented": "the problems of a status, as the program lists them",
+    "cli/main.py:_command": "commands of one process of the command line",
+    "db/locks.py:_locking": "columns of the program's tables",
+    "forests/catalogue.py:read_outs": "algorithms: an unknown one is an error, and errors are not kept",
+    "services/spending/spend.py:_locked": "two dialects",
+}
+"""Functions with arguments whose results are kept for ever, and why there are few of them."""
+
+
+def _decorated() -> Iterator[tuple[str, ast.FunctionDef | ast.AsyncFunctionDef, str]]:
+    for path in sorted(APP.rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                name = f"{path.relative_to(APP).as_posix()}:{node.name}"
+                yield from ((name, node, ast.unparse(decorator)) for decorator in node.decorator_list)
+
+
+def _takes_arguments(node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
+    return bool(ast.unparse(node.args))
+
+
+def test_what_a_caller_names_is_kept_within_a_limit() -> None:
+    endless = {
+        name
+        for name, node, decorator in _decorated()
+        if decorator.removeprefix("functools.") in ("cache", "lru_cache(maxsize=None)", "lru_cache(None)")
+        and _takes_arguments(node)
+    }
+    assert endless == ENDLESS.keys()
+
+
+def test_no_dictionary_of_a_module_fills_while_the_process_runs() -> None:
+    filling = []
+    for path in sorted(APP.rglob("*.py")):
+        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+            value = node.value if isinstance(node, ast.Assign | ast.AnnAssign) else None
+            if value is not None and ast.unparse(value) in ("{}", "[]", "set()", "dict()", "Counter()", "deque()"):
+                filling.append(f"{path.relative_to(APP).as_posix()}: {ast.unparse(node)}")
+    assert filling == []
