@@ -52,26 +52,6 @@ class CellBalance:
 
 
 @dataclass(frozen=True)
-class Bound:
-    """A load that no joint cell of an account exceeds, so that most admissions need not find the tightest cell.
-
-    Attributes:
-        is_tight: whether it is the load of the tightest joint cell, rather than what reservations added to that load.
-    """
-
-    load: int
-    is_tight: bool
-
-    def after(self, amount: int, tightest: CellBalance | None, scope: Scope) -> "Bound":
-        """The bound after a reservation, from the tightest joint cell of its scope before it, if known."""
-        if tightest is None:
-            return Bound(self.load + amount, is_tight=False)
-        if not scope:
-            return Bound(tightest.load + amount, is_tight=True)
-        return Bound(max(self.load, tightest.load + amount), self.is_tight)
-
-
-@dataclass(frozen=True)
 class AccountState:
     """The cap of an account, and the totals of every distinct scope of its charges and reservations.
 
@@ -81,7 +61,7 @@ class AccountState:
         partitions: the partitions of the dataset.
         scopes: the scopes of ``totals``, by their digests.
         totals: charged and reserved amounts of a scope, by its digest.
-        bound: what no joint cell exceeds, if known; ``None`` if not.
+        bound: what no joint cell exceeds, if known; ``None`` if not (:attr:`app.ledger.chain.State.bound`).
         added: amounts reserved since ``totals``, by digest.
     """
 
@@ -90,7 +70,7 @@ class AccountState:
     partitions: Partitions
     scopes: Numbering
     totals: Mapping[str, tuple[int, int]]
-    bound: Bound | None = None
+    bound: int | None = None
     added: Mapping[str, int] = field(default_factory=dict)
 
     def tightest(self, scope: Scope) -> CellBalance:
@@ -116,29 +96,16 @@ class AccountState:
         cells = {name: [self._balance(tightest, loads) for tightest in loads.by_cell(name)] for name in names}
         return self._with_declared_cells(self._balance(loads.largest(), loads), scope), cells
 
-    def bounded(self, scope: Scope, amount: int) -> "AccountState":
-        """The state with a tight bound, where a loose bound does not show that a reservation fits."""
-        bound = self.bound
-        if bound is None or bound.is_tight or bound.load + amount <= self.cap or not scope:
-            return self
-        return replace(self, bound=Bound(self.whole.load, is_tight=True))
-
     def is_room_everywhere(self, amount: int) -> bool:
         """Whether an amount is known to fit into every joint cell."""
-        return self.bound is not None and self.bound.load + amount <= self.cap
+        return self.bound is not None and self.bound + amount <= self.cap
 
-    def with_reservation(self, scope: Scope, amount: int, tightest: CellBalance | None) -> "AccountState":
-        """The state with one more reservation.
-
-        Args:
-            scope: of the reservation.
-            amount: of the reservation.
-            tightest: the tightest joint cell of the scope before the reservation, if known.
-        """
+    def with_reservation(self, scope: Scope, amount: int) -> "AccountState":
+        """The state with one more reservation."""
         digest = digest_of(scope)
         scopes = self.scopes if digest in self.scopes else self.scopes.with_scope(digest, scope)
         added = {**self.added, digest: self.added.get(digest, 0) + amount}
-        bound = None if self.bound is None else self.bound.after(amount, tightest, scope)
+        bound = None if self.bound is None else self.bound + amount
         return replace(self, scopes=scopes, added=added, bound=bound)
 
     def _with_declared_cells(self, tightest: CellBalance, scope: Scope) -> CellBalance:
@@ -304,7 +271,7 @@ class Budgets:
 
     def with_reservation(self, request: AskedAmount, room: Room) -> "tuple[Budgets, CellBalance | None]":
         """The budgets with one more reservation; for a population's member also its tightest joint cell afterwards."""
-        account = self.accounts[request.account_id].with_reservation(request.scope, request.amount, room.tightest)
+        account = self.accounts[request.account_id].with_reservation(request.scope, request.amount)
         if room.population is None:
             return self._with(request.account_id, account), None
         accounts = {**self.accounts, request.account_id: account}
@@ -316,12 +283,6 @@ class Budgets:
         populations = [changed if population.id == changed.id else population for population in self.populations]
         return Budgets(accounts, populations), whole
 
-    def bounded(self, request: AskedAmount) -> "Budgets":
-        """The budgets with a tight bound of an account, where a loose bound does not show that a request fits."""
-        account = self.accounts[request.account_id]
-        bounded = account.bounded(request.scope, request.amount)
-        return self if bounded is account else self._with(request.account_id, bounded)
-
     def has_room_everywhere(self, request: AskedAmount) -> bool:
         """Whether an account's bound shows that a request fits.
 
@@ -332,7 +293,7 @@ class Budgets:
 
     def with_amount(self, request: AskedAmount) -> "Budgets":
         """The budgets with one more reservation, for which :meth:`has_room_everywhere`."""
-        account = self.accounts[request.account_id].with_reservation(request.scope, request.amount, None)
+        account = self.accounts[request.account_id].with_reservation(request.scope, request.amount)
         return self._with(request.account_id, account)
 
     def _with(self, account_id: str, account: AccountState) -> "Budgets":
@@ -376,7 +337,6 @@ def admit(budgets: Budgets, requests: Sequence[AskedAmount]) -> tuple[Budgets, A
     before, placed = budgets, []
     for position in sorted(range(len(requests)), key=lambda at: requests[at].account_id):
         request = requests[position]
-        budgets = budgets.bounded(request)
         if budgets.has_room_everywhere(request):
             budgets, member = budgets.with_amount(request), None
         else:

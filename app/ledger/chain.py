@@ -29,7 +29,7 @@ from app.core import amounts, limits, stamps
 from app.core.errors import BalanceMismatch
 from app.db.database import KEPT, transaction_time
 from app.ledger import tables
-from app.ledger.admission import AccountState, Bound
+from app.ledger.admission import AccountState
 from app.ledger.checkpoints import Log
 from app.ledger.tables import (
     CONTROL_CHAIN,
@@ -48,14 +48,13 @@ from app.privacy.accountants import delta_steps, delta_text, pure
 from app.privacy.accountants.accountant import steps_down
 from app.privacy.joint_loads import Loads
 from app.privacy.numbering import Numbering, size_of
-from app.privacy.partitions import JointCell, Partitions, Scope
+from app.privacy.partitions import Cell, JointCell, Partitions, Scope, narrowest
 
 STATE_EVERY: Final = 1024
 """The sequence of an entry that states the state is a multiple of this."""
 
 _READ_AT_ONCE = 100
 _CHECKED_AT_ONCE = 1_000
-_NOTHING = Bound(0, is_tight=True)
 _OF_TRANSACTION = "ledger states"
 
 _OF_PROCESS = "states"
@@ -83,7 +82,8 @@ class State:
         deltas: charged δ of a scope, by its digest, in steps of 10⁻¹⁸.
         reservations: open reservations, as (job or reservation, digest of the scope, amount).
         loads: of a population, the load of each member.
-        bound: of a dataset, what no joint cell exceeds.
+        widened: of a dataset, the amounts of scopes in the cells of the one partition of which a scope covers the
+            smallest share.
         population_id: the population whose entries state that the dataset joined it.
     """
 
@@ -99,18 +99,15 @@ class State:
     deltas: dict[str, int] = field(default_factory=dict)
     reservations: Counter[tuple[str | None, str, int]] = field(default_factory=Counter)
     loads: dict[str, int] = field(default_factory=dict)
-    bound: Bound = _NOTHING
+    widened: dict[tuple[str, Cell], int] = field(default_factory=dict)
     population_id: str | None = None
     _numbering: Numbering | None = None
 
     def copy(self) -> Self:
         """A state that can be advanced while threads read this one."""
-        bound = self.bound
-        if "budget" in vars(self) and "whole" in vars(self.budget):
-            bound = Bound(self.budget.whole.load, is_tight=True)
         fields = {name: value for name, value in vars(self).items() if name in self.__dataclass_fields__}
         copies = {name: value.copy() for name, value in fields.items() if isinstance(value, dict) and name != "facts"}
-        return type(self)(**fields | copies | {"bound": bound})
+        return type(self)(**fields | copies)
 
     @cached_property
     def budget(self) -> AccountState:
@@ -118,6 +115,22 @@ class State:
         partitions = self.partitions
         scopes = self._numbered(partitions)
         return AccountState(self.cap, self.highest_cap, partitions, scopes, self.totals, bound=self.bound)
+
+    @property
+    def bound(self) -> int:
+        """What no joint cell exceeds, so that most admissions need not find the tightest cell.
+
+        The bound depends on the entries alone, and not on what a process has computed before: so the verifier has it,
+        too, and can check every admission that it decides (docs/proofs/lemmas.md, Theorem L).
+        """
+        largest: Counter[str] = Counter()
+        for (name, _), amount in self.widened.items():
+            largest[name] = max(largest[name], amount)
+        return largest.total()
+
+    @cached_property
+    def _n_cells(self) -> dict[str, int]:
+        return self.partitions.n_cells
 
     @property
     def partitions(self) -> Partitions:
@@ -196,7 +209,6 @@ class State:
         continued = (entry.details or {})["continues"]
         self.highest_cap = max(self.cap, steps_down(Fraction(continued["highest_cap"]), entry.places))
         self._add({}, charged=entry.amount, delta=delta_steps(continued.get("delta")))
-        self.bound = Bound(entry.amount, is_tight=True)
 
     def _set_load(self, entry: Entry) -> None:
         member = (entry.details or {})["member"]
@@ -214,8 +226,6 @@ class State:
         if entry.kind is EntryKind.RESERVE:
             self.reservations[reservation] += 1
             self._add(scope, reserved=entry.amount)
-            # An amount on all cells moves the tightest cell by as much; on some cells, by no more.
-            self.bound = Bound(self.bound.load + entry.amount, is_tight=self.bound.is_tight and not scope)
             return
         self._require(self.reservations[reservation] > 0)
         self.reservations[reservation] -= 1
@@ -226,8 +236,6 @@ class State:
             self._add(scope, charged=entry.amount, reserved=-entry.amount, delta=delta)
             return
         self._add(scope, reserved=-entry.amount)
-        if not scope:
-            self.bound = Bound(self.bound.load - entry.amount, self.bound.is_tight)
 
     def _add(self, scope: Scope, *, charged: int = 0, reserved: int = 0, delta: int = 0) -> None:
         digest = digest_of(scope)
@@ -240,6 +248,13 @@ class State:
         if not any(self.totals[digest]):
             del self.totals[digest], self.scopes[digest]
             self.scopes_size -= size_of(scope)
+        if moved := charged + reserved:
+            self._widen(scope, moved)
+
+    def _widen(self, scope: Scope, moved: int) -> None:
+        name = narrowest(scope, self._n_cells)
+        for cell in scope.get(name, ("",)):
+            self.widened[name, cell] = self.widened.get((name, cell), 0) + moved
 
     def to_json(self) -> dict[str, Any]:
         """The state in public JSON form, as an entry of the kind ``state`` has it."""
@@ -293,8 +308,6 @@ class State:
         for reservation in form.get("reservations", ()):
             digest = digest_of(reservation["scope"])
             state.reservations[reservation["job_id"], digest, steps(reservation["amount"])] += 1
-        load = sum(sum(amounts) for amounts in state.totals.values())
-        state.bound = Bound(load, is_tight=len(state.totals) <= 1)
         return state
 
 
@@ -488,7 +501,7 @@ def _size(state: State) -> int:
     """
     listed = [partition["cells"] for partition in state.facts.get("partitions", ()) if partition["kind"] == "column"]
     declared = [sys.getsizeof(cell) for cells in listed for cell in cells]
-    n_items = len(state.totals) + len(state.reservations) + len(state.loads)
+    n_items = len(state.totals) + len(state.reservations) + len(state.loads) + len(state.widened)
     n_cells = len(declared) + state.scopes_size
     of_cells = n_cells * (_CELL_BYTES + max(declared, default=0))
     return min(_STATE_BYTES + n_items * _ITEM_BYTES + of_cells, limits.MAX_KEPT_STATE_BYTES // 2)

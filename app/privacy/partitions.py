@@ -13,6 +13,7 @@ it, with numpy.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Literal, TypeAlias, cast
 
 from app.core import limits
@@ -177,6 +178,14 @@ class Partitions:
         """The partition whose cells are the uploads, if one was declared."""
         return next((partition for partition in self.declared if isinstance(partition, EpochPartition)), None)
 
+    @property
+    def n_cells(self) -> dict[str, int]:
+        """The number of cells of every partition. One by upload, which has no fixed number, counts as the finest."""
+        return {
+            partition.name: limits.MAX_HASH_CELLS if partition.known_cells is None else len(partition.known_cells)
+            for partition in self.declared
+        }
+
     def read_scope(self, value: Mapping[str, object]) -> Scope:
         """Reads a request's scope in normal form: declared partitions, each with sorted, distinct, declared cells.
 
@@ -210,6 +219,16 @@ class Partitions:
                 inside *= covered
                 all_cells *= everything
         return inside, all_cells
+
+
+def narrowest(scope: Scope, n_cells: Mapping[str, int]) -> str:
+    """The partition of which a scope covers the smallest share, of equal shares the first; empty without a restriction.
+
+    Args:
+        scope: in normal form.
+        n_cells: of every partition.
+    """
+    return min(scope, key=lambda name: Fraction(len(scope[name]), n_cells[name]), default="")
 
 
 def are_disjoint(one: Scope, other: Scope) -> bool:

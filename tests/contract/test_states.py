@@ -332,7 +332,7 @@ def test_a_process_that_starts_at_a_stated_state_has_the_state_of_all_entries(
                 *(statements.detail(session, account_id) for account_id in ("ds_a", "ds_c")),
                 statements.delta_balance(session, "ds_c", {}),
                 populations.of_population(session, "pop_a"),
-                (now.totals, now.scopes, now.reservations, now.facts, now.population_id),
+                (now.totals, now.scopes, now.reservations, now.facts, now.population_id, now.bound),
                 statements.printable_of_each(session, ["ds_a", "ds_b", "ds_c"]),
             ]
 

@@ -14,7 +14,7 @@ import pytest
 
 from app.core.errors import BudgetExceeded
 from app.db import migrate
-from app.ledger import accounts
+from app.ledger import accounts, chain, tables
 from app.ledger import reservations as ledger
 from app.ledger.reservations import NewReservation, reserve
 from app.privacy.partitions import HashPartition, Partitions, Scope
@@ -74,8 +74,16 @@ def test_a_walk_of_admissions_decides_as_brute_force(installation: Installation,
                 with installation.database.write() as session:
                     accounts.change_cap(session, account_id, cap, reason="a test", actor="key_owner")
             case "start":
+                bound = _bound(installation, account_id)
+                assert bound >= max(map(load, CELLS))
                 installation.database.kept.clear()  # as in a new process
+                assert _bound(installation, account_id) == bound, "a bound depends on the entries alone"
     assert min(n_admitted, n_refused) > N_STEPS // 10, "the walk is near the cap"
+
+
+def _bound(installation: Installation, account_id: str) -> int:
+    with installation.database.read() as session:
+        return chain.state_of(session, tables.account(session, account_id)).bound
 
 
 def _scope(chance: random.Random) -> Scope:

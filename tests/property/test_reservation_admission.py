@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app.ledger import admission
-from app.ledger.admission import AccountState, Admitted, AskedAmount, Bound, Budgets, MemberTotal, Population, Refused
+from app.ledger.admission import AccountState, Admitted, AskedAmount, Budgets, MemberTotal, Population, Refused
 from app.ledger.tables import digest_of
 from app.privacy.numbering import Numbering
 from app.privacy.partitions import HashPartition, Partitions, Scope
@@ -72,13 +72,13 @@ class World:
             self.reserved.append(requests[position])
         return None
 
-    def bound(self, account_id: str) -> Bound | None:
+    def bound(self, account_id: str) -> int | None:
         """A bound of the account's loads, as after the entries that were charged or after a look at all cells."""
         match self.bounds[account_id]:
             case "loose":
-                return Bound(sum(amount for amount, _ in self.charged[account_id]), is_tight=False)
+                return sum(amount for amount, _ in self.charged[account_id])
             case "tight":
-                return Bound(self.largest(account_id, {}), is_tight=True)
+                return self.largest(account_id, {})
         return None
 
     def budgets(self) -> Budgets:
@@ -150,8 +150,7 @@ def test_a_bound_of_the_loads_changes_no_decision(world: World, requests: list[A
         budgets, decision = admission.admit(budgets, [request])
         assert isinstance(decision, Refused) is (world.admit([request]) is not None)
         bound = budgets.accounts["ds_3"].bound
-        assert bound is None or bound.load >= world.largest("ds_3", {})
-        assert bound is None or not bound.is_tight or bound.load == world.largest("ds_3", {})
+        assert bound is None or bound >= world.largest("ds_3", {})
 
 
 @settings(max_examples=500, deadline=None)

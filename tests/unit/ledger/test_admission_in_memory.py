@@ -10,7 +10,6 @@ from app.ledger import admission
 from app.ledger.admission import (
     AccountState,
     AskedAmount,
-    Bound,
     Budgets,
     CellBalance,
     MemberTotal,
@@ -103,8 +102,8 @@ class Model:
                 before = totals.get(digest, (0, 0))
                 totals[digest] = before[0] + charged, before[1] + reserved
             whole = self.largest(account_id, {})
-            loose = Bound(sum(charged + reserved for _, charged, reserved in entries), is_tight=False)
-            bound = chance.choice([None, loose, Bound(whole, is_tight=True)])
+            loose = sum(charged + reserved for _, charged, reserved in entries)
+            bound = chance.choice([None, loose, whole])
             highest = max(self.caps[account_id], whole)
             accounts[account_id] = AccountState(self.caps[account_id], highest, PARTITIONS, scopes, totals, bound)
         populations = [
@@ -145,8 +144,7 @@ def check_state(budgets: Budgets, model: Model, scope: Scope) -> None:
             ]
         assert state.whole.load == model.largest(account_id, {})
         if state.bound is not None:
-            assert state.bound.load >= state.whole.load
-            assert state.bound.load == state.whole.load or not state.bound.is_tight
+            assert state.bound >= state.whole.load
     for population in budgets.populations:
         wholes = {member: budgets.accounts[member].whole for member in POPULATIONS[population.id]}
         assert population.loads == {member: whole.load for member, whole in wholes.items()}
@@ -192,15 +190,14 @@ def test_a_walk_of_jobs_is_judged_as_by_brute_force(walk: int) -> None:
 
 
 def test_a_request_that_a_loose_bound_does_not_admit_is_judged_by_the_tightest_cell() -> None:
-    """Then the bound is tight, and decides about the next requests without another look."""
     scopes, disjoint = Numbering(SIZES), ({"a": (0,)}, {"a": (1,)})
     for scope in disjoint:
         scopes.add(digest_of(scope), scope)
     totals = {digest_of(scope): (5, 0) for scope in disjoint}
-    loose = Budgets({"ds": AccountState(10, 10, PARTITIONS, scopes, totals, Bound(10, is_tight=False))}, [])
+    loose = Budgets({"ds": AccountState(10, 10, PARTITIONS, scopes, totals, bound=10)}, [])
     budgets, decision = admission.admit(loose, [AskedAmount("ds", 5, {"b": (0,)})])
     assert not isinstance(decision, Refused)
-    assert budgets.accounts["ds"].bound == Bound(10, is_tight=False)
+    assert budgets.accounts["ds"].bound == 15
     budgets, decision = admission.admit(budgets, [AskedAmount("ds", 1, {"b": (0,)})])
     assert isinstance(decision, Refused)
 
@@ -222,7 +219,7 @@ def test_a_reservation_that_may_not_be_committed_leaves_nothing_in_the_process()
     state = AccountState(10, 10, PARTITIONS, scopes, {})
     size = scopes.size
     for cells in ((0,), (1,), (0, 2)):
-        reserved = state.with_reservation({"b": cells}, 3, None)
+        reserved = state.with_reservation({"b": cells}, 3)
         assert reserved._loads({}).largest().load == 3
     assert scopes.size == size
 
