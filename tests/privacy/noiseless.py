@@ -50,9 +50,9 @@ def as_codes(values: SanitisedRows, request: PlanRequest, schema: Schema) -> Cod
     return coded(values, asked)
 
 
-def coded(values: SanitisedRows, asked: CodeRequest) -> CodedRows:
-    """The rows by the codes that a job asks for, in blocks of 100 rows."""
+def coded(values: SanitisedRows, asked: CodeRequest, *, n_rows: int = 100) -> CodedRows:
+    """The rows by the codes that a job asks for, in blocks of ``n_rows`` rows."""
     codes = wide_codes(asked.public, values.features)
-    blocks = np.split(codes, range(100, values.features.n_rows, 100), axis=1)
+    blocks = np.split(codes, range(n_rows, values.features.n_rows, n_rows), axis=1)
     features = CodedColumns(asked.public, [CodedBlock.of(block, is_wide=is_wide(asked.public)) for block in blocks])
     return CodedRows(features, values.y, values.row_ids if asked.with_ids else None)

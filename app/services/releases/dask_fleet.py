@@ -11,7 +11,7 @@ Every wait ends at the deadline, also while a scheduler accepts connections and 
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import count, cycle
 from typing import Any, Final, Self
 
@@ -63,11 +63,13 @@ class Connection:
     Attributes:
         client: connected. When it closes, workers drop the rows that they read for it.
         deadline_s: seconds in which all workers read their rows, or answer a question.
+        numbers: in the keys of tasks, each once in a job: Dask answers a task whose key it knows from memory.
     """
 
     client: Client
     deadline_s: int
     job_id: str
+    numbers: "count[int]" = field(default_factory=count)
 
     @classmethod
     @contextmanager
@@ -107,7 +109,7 @@ class DaskFleet:
             ClusterFailed: not every shard was read before the deadline.
         """
         self._client, self._deadline_s, self._job_id = connection.client, connection.deadline_s, connection.job_id
-        self._rows, self._numbers = rows, count()
+        self._rows, self._numbers = rows, connection.numbers
         ends_at = self._ends_at()
         workers = cycle(self._workers(ends_at))
         self._orders = {order.key: order for order in self._divided(files, workers, ends_at)}
@@ -135,7 +137,11 @@ class DaskFleet:
         if not all(answer.startswith(shard_tasks.ANSWER) for answer in answers):
             raise ClusterFailed
         shards = [remote.loads(answer[1:]) for answer in answers]
-        return [Order.of(self._job_id, file, shard) for file, some in zip(files, shards, strict=True) for shard in some]
+        return [
+            Order.of(self._job_id, self._rows, file, shard)
+            for file, some in zip(files, shards, strict=True)
+            for shard in some
+        ]
 
     def total(self, brief: bytes, full: Callable[[], bytes]) -> NDArray[np.int64]:
         """See ``Fleet``.

@@ -46,7 +46,8 @@ class Order:
     """A shard of a job, which any process that finds its file can read.
 
     Attributes:
-        key: of its future: the job, and a digest of the other attributes.
+        key: of its future: the job, and a digest of the other attributes and of what is read of the file, because a
+            job may read two scopes of one file.
         file: the path of the file on every machine, or its name in the store.
         file_id: see :class:`app.datasets.row_layout.RowGroups`, as the other attributes.
     """
@@ -58,10 +59,11 @@ class Order:
     stop: int
 
     @classmethod
-    def of(cls, job_id: str, file: str, shard: Iterable[bytes | int]) -> Self:
-        """The order of a shard, one of those of :func:`divide`."""
+    def of(cls, job_id: str, rows: bytes, file: str, shard: Iterable[bytes | int]) -> Self:
+        """The order of a shard, one of those of :func:`divide`; ``rows`` as in :func:`hold`."""
         place = (file, *shard)
-        return cls(f"rows-{job_id}-{hashlib.sha256(remote.dumps(place)).hexdigest()}", *place)  # type: ignore[arg-type]
+        digest = hashlib.sha256(remote.dumps((rows, *place))).hexdigest()
+        return cls(f"rows-{job_id}-{digest}", *place)  # type: ignore[arg-type]
 
     def to_tuple(self) -> tuple[str | bytes | int, ...]:
         """For a message."""

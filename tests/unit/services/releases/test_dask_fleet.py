@@ -8,7 +8,7 @@ from pathlib import Path
 import dask
 import numpy as np
 import pytest
-from distributed import Client, SpecCluster, Worker
+from distributed import Client, SpecCluster
 
 from app.core.dask_cluster import CONFIG
 from app.core.object_store import ObjectStore
@@ -21,20 +21,15 @@ from app.worker.dask_process import QuietScheduler, RowsKept
 from tests.privacy.noiseless import REQUESTS, Noiseless
 from tests.support.stored_part import in_store, local_rows, stored_part
 from tests.support.uploads import SCHEMA
+from tests.support.workers_here import WorkerHere
 
 NAMES = ("rpf", "nbrt", "mrf, sharded and apart")
-
-
-class InThisProcess(Worker):
-    """A worker without a page."""
-
-    start_http_server = QuietScheduler.start_http_server
 
 
 @pytest.fixture(scope="module")
 def scheduler(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     inside = {"protocol": "inproc://", "local_directory": str(tmp_path_factory.mktemp("dask"))}
-    worker = {"cls": InThisProcess, "options": {**inside, "nthreads": 1, "plugins": (RowsKept(),)}}
+    worker = {"cls": WorkerHere, "options": {**inside, "nthreads": 1, "plugins": (RowsKept(),)}}
     with (
         dask.config.set(CONFIG),
         SpecCluster({0: worker}, {"cls": QuietScheduler, "options": {**inside, "dashboard": False}}) as cluster,

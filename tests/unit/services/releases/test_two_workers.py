@@ -1,0 +1,256 @@
+"""Tests jobs on two Dask workers: each row of a job's own scope is counted once, whoever holds, repeats or loses it."""
+
+import random
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from fractions import Fraction
+from pathlib import Path
+from threading import Semaphore
+from typing import Any
+
+import numpy as np
+import pytest
+from distributed import Client
+
+from app.datasets import private_rows
+from app.datasets.private_rows import Selection
+from app.forests.catalogue import plan
+from app.forests.contract.plan import Forest, Plan
+from app.forests.data.coded_rows import TrainingRows
+from app.forests.data.schema import Schema
+from app.forests.forest_release import code_request, grow
+from app.privacy.partitions import Partitions
+from app.services.jobs.task import PartRows
+from app.services.releases import dask_fleet
+from app.services.releases.dask_fleet import Connection, DaskFleet
+from tests.privacy.noiseless import REQUESTS, Noiseless
+from tests.support.plans import request_for
+from tests.support.stored_part import SCHEMA, stored_part
+from tests.support.workers_here import WorkersHere, workers_here
+
+FORESTS = ("rpf, one at a time", "nbrt", "mrf, sharded and apart")
+
+
+@pytest.fixture(scope="module")
+def workers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WorkersHere]:
+    with workers_here(tmp_path_factory.mktemp("dask"), n_workers=2) as running:
+        yield running
+
+
+@pytest.fixture
+def connection(workers: WorkersHere) -> Iterator[Connection]:
+    with workers.connected() as connection:
+        yield connection
+
+
+@pytest.fixture(autouse=True)
+def small_shards(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dask_fleet, "SHARD_ROWS", 250)
+
+
+@pytest.fixture(scope="module")
+def part(tmp_path_factory: pytest.TempPathFactory) -> PartRows:
+    """Rows in four shards."""
+    return stored_part(tmp_path_factory.mktemp("rows"))
+
+
+def here(part: PartRows, priced: Plan, *, keep_unlabelled: bool = False) -> TrainingRows:
+    """The rows of a part, read in this process."""
+    schema, partitions = Schema.from_json(part.schema), Partitions.from_json(part.partitions)
+    selection = Selection(schema, partitions, part.scope, keep_unlabelled=keep_unlabelled)
+    return private_rows.read(part.files, selection, codes=code_request(priced, schema))
+
+
+def exact(priced: Plan, rows: TrainingRows, unlabelled: TrainingRows | None = None) -> Forest:
+    """The forest without noise, whose numbers are exact counts."""
+    return grow(priced, SCHEMA, rows, Noiseless(), on_tree_done=lambda: None, unlabelled=unlabelled)
+
+
+def require_equal(forest: Forest, expected: Forest) -> None:
+    assert forest.arrays.keys() == expected.arrays.keys()
+    for array, values in expected.arrays.items():
+        np.testing.assert_array_equal(forest.arrays[array], values)
+
+
+def fleet_of(rows: Any) -> DaskFleet:
+    fleet = rows._parts.fleet
+    assert isinstance(fleet, DaskFleet)
+    return fleet
+
+
+def before_question(monkeypatch: pytest.MonkeyPatch, act: Callable[[int], None]) -> None:
+    """Calls a function with the number of each question, after the question was divided among workers."""
+    divided, numbers = DaskFleet._groups, iter(range(10**6))
+
+    def groups(fleet: DaskFleet, ends_at: float) -> list[tuple[str, list[str]]]:
+        by_worker = divided(fleet, ends_at)
+        act(next(numbers))
+        return by_worker
+
+    monkeypatch.setattr(DaskFleet, "_groups", groups)
+
+
+@pytest.mark.parametrize("name", FORESTS)
+def test_a_forest_on_two_workers_is_the_forest_of_one_process(
+    name: str, workers: WorkersHere, connection: Connection, part: PartRows
+) -> None:
+    priced = plan(REQUESTS[name], SCHEMA)
+    rows = connection.rows(part, SCHEMA, priced, keep_unlabelled=False)
+    assert sorted(len(shards) for shards in workers.memories.of.values()) == [1, 2], "both workers have rows"
+    require_equal(exact(priced, rows), exact(priced, here(part, priced)))
+
+
+@pytest.mark.parametrize("name", FORESTS)
+def test_a_shard_whose_receipt_two_workers_hold_is_counted_once(
+    name: str, connection: Connection, part: PartRows
+) -> None:
+    """Dask makes second holders by itself, because tasks may run where their inputs are not."""
+    priced = plan(REQUESTS[name], SCHEMA)
+    rows = connection.rows(part, SCHEMA, priced, keep_unlabelled=False)
+    receipts = list(fleet_of(rows)._receipts.values())
+    connection.client.replicate(receipts, n=2)
+    assert {len(holders) for holders in connection.client.who_has(receipts).values()} == {2}
+    require_equal(exact(priced, rows), exact(priced, here(part, priced)))
+
+
+def test_two_jobs_at_once_count_the_rows_of_their_own_scopes(workers: WorkersHere, part: PartRows) -> None:
+    priced, scopes = plan(REQUESTS["mrf"], SCHEMA), ((0,), (1, 2))
+    parts = [replace(part, scope={"shard": cells}) for cells in scopes]
+    counted = [here(one, priced).code_counts(0) for one in parts]
+    assert counted[0].sum() != counted[1].sum()
+    with workers.connected("one") as first, workers.connected("two") as second:
+        jobs = [
+            connection.rows(one, SCHEMA, priced, keep_unlabelled=False)
+            for connection, one in zip((first, second), parts, strict=True)
+        ]
+        for rows, expected in zip((*jobs, *reversed(jobs)), (*counted, *reversed(counted)), strict=True):
+            np.testing.assert_array_equal(rows.code_counts(0), expected)
+        for rows, one in zip(jobs, parts, strict=True):
+            require_equal(exact(priced, rows), exact(priced, here(one, priced)))
+
+
+class Turns:
+    """Lets two threads take turns, the first one first."""
+
+    def __init__(self) -> None:
+        self._turns = [Semaphore(1), Semaphore(0)]
+
+    def wait(self, mine: int) -> None:
+        assert self._turns[mine].acquire(timeout=60)
+
+    def give(self, mine: int) -> None:
+        self._turns[1 - mine].release()
+
+
+class Seeded(Noiseless):
+    """Other public draws for another seed."""
+
+    def __init__(self, seed: int) -> None:
+        self._stream = random.Random(seed)
+
+
+@pytest.mark.parametrize("name", FORESTS)
+def test_two_jobs_at_once_on_equal_rows_move_rows_of_their_own(name: str, workers: WorkersHere, part: PartRows) -> None:
+    """Trees of one job and trees of the other by turns: the rows of one are in nodes that the other has not split."""
+    priced, turns = plan(REQUESTS[name], SCHEMA), Turns()
+
+    def grown(mine: int) -> Forest:
+        def done() -> None:
+            turns.give(mine)
+            turns.wait(mine)
+
+        with workers.connected(f"job-{mine}") as connection:
+            turns.wait(mine)
+            rows = connection.rows(part, SCHEMA, priced, keep_unlabelled=False)
+            forest = grow(priced, SCHEMA, rows, Seeded(mine), on_tree_done=done)
+            turns.give(mine)
+            return forest
+
+    with ThreadPoolExecutor(2) as threads:
+        forests = list(threads.map(grown, range(2)))
+    for mine, forest in enumerate(forests):
+        require_equal(forest, grow(priced, SCHEMA, here(part, priced), Seeded(mine), on_tree_done=lambda: None))
+
+
+def test_jobs_whose_answers_dask_still_has_get_answers_of_their_own(
+    workers: WorkersHere, part: PartRows, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Dask answers a task with a key that it knows from memory: keys name job, part and question."""
+    kept, submit = list[Any](), Client.submit
+    monkeypatch.setattr(Client, "submit", lambda *args, **named: kept.append(submit(*args, **named)) or kept[-1])
+    priced, other = plan(REQUESTS["mrf"], SCHEMA), stored_part(tmp_path, n_rows=300)
+    with workers.connected("one") as first, workers.connected("two") as second:
+        parts = [part, other, replace(part, scope={"shard": (2,)})]
+        for connection, order in ((first, parts), (second, reversed(parts))):
+            for one in order:
+                rows = connection.rows(one, SCHEMA, priced, keep_unlabelled=False)
+                for index in range(len(SCHEMA.features)):
+                    np.testing.assert_array_equal(rows.code_counts(index), here(one, priced).code_counts(index))
+        kept.clear()
+
+
+@pytest.mark.parametrize("scopes", [((0, 1), (2, 3)), ((3,), (0, 1, 2))])
+def test_two_parts_of_one_dataset_are_each_read_in_their_own_scope(
+    connection: Connection, part: PartRows, scopes: tuple[tuple[int, ...], ...]
+) -> None:
+    """``sspe-1`` may take splits and counts from disjoint cells of one dataset; each cell pays for one of the two."""
+    request = request_for("sspe-1", {"n_estimators": 3, "max_depth": 3}, Fraction(1), 600)
+    priced = plan(request, SCHEMA)
+    labelled, unlabelled = (replace(part, scope={"shard": cells}) for cells in scopes)
+    on_workers = [
+        connection.rows(labelled, SCHEMA, priced, keep_unlabelled=False),
+        connection.rows(unlabelled, SCHEMA, priced, keep_unlabelled=True),
+    ]
+    expected = exact(priced, here(labelled, priced), here(unlabelled, priced, keep_unlabelled=True))
+    require_equal(exact(priced, *on_workers), expected)
+
+
+@pytest.mark.parametrize("name", FORESTS)
+def test_a_worker_that_is_behind_answers_the_whole_question(
+    name: str, workers: WorkersHere, connection: Connection, part: PartRows, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    priced = plan(REQUESTS[name], SCHEMA)
+    rows = connection.rows(part, SCHEMA, priced, keep_unlabelled=False)
+
+    def forget(number: int) -> None:
+        """Every third time one worker has lost its rows, with the states that brief questions go on from."""
+        memories = list(workers.memories.of.values())
+        if number % 3 == 1:
+            memories[number % len(memories)].clear()
+
+    before_question(monkeypatch, forget)
+    require_equal(exact(priced, rows), exact(priced, here(part, priced)))
+
+
+class Counting(Noiseless):
+    """Counts draws."""
+
+    n_draws = 0
+
+    def permute_and_flip(self, utilities: np.ndarray, *, inverse_scale: Fraction) -> int:
+        self.n_draws += 1
+        return super().permute_and_flip(utilities, inverse_scale=inverse_scale)
+
+    select_exponential = permute_and_flip
+
+    def discrete_laplace(self, shape: tuple[int, ...], *, inverse_scale: Fraction) -> np.ndarray:
+        self.n_draws += 1
+        return super().discrete_laplace(shape, inverse_scale=inverse_scale)
+
+
+@pytest.mark.parametrize("name", FORESTS)
+def test_a_worker_that_dies_costs_a_recount_and_no_draw(
+    name: str, part: PartRows, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    priced, alone, together = plan(REQUESTS[name], SCHEMA), Counting(), Counting()
+    expected = grow(priced, SCHEMA, here(part, priced), alone, on_tree_done=lambda: None)
+    with workers_here(tmp_path, n_workers=2) as workers, workers.connected() as connection:
+        rows = connection.rows(part, SCHEMA, priced, keep_unlabelled=False)
+        lost = sorted(workers.memories.of)[0]
+        before_question(monkeypatch, lambda number: workers.lose(lost) if number == 4 else None)
+        forest = grow(priced, SCHEMA, rows, together, on_tree_done=lambda: None)
+        assert workers.memories.of.keys() != {lost}
+        assert lost not in workers.memories.of
+    assert together.n_draws == alone.n_draws
+    require_equal(forest, expected)
