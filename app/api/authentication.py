@@ -26,7 +26,14 @@ from app.core import limits, stamps
 from app.core.dask_cluster import is_loopback
 from app.core.errors import InstallationError, LedgerRewound, MalformedRequest, Unauthenticated, Unavailable
 from app.ledger.checkpoints import Signer
-from app.services.authorization import IdentityProvider, authenticate, authenticate_and_keep, cached, confirm
+from app.services.authorization import (
+    IdentityProvider,
+    authenticate,
+    authenticate_and_keep,
+    cached,
+    confirm,
+    credential_of,
+)
 from app.services.installation import Installation
 from app.services.keys import end_sessions
 from app.services.ledger.heads import Heads
@@ -177,8 +184,8 @@ class Authentication:
         except Unauthenticated:
             self._seen.pop(name, None)
             raise
-        if len(self._seen) >= limits.MAX_CACHED_AUTHORITIES:
-            self._seen = {}
+        if name not in self._seen and len(self._seen) >= limits.MAX_CACHED_AUTHORITIES:
+            del self._seen[next(iter(self._seen))]  # the oldest alone: one caller's sessions make no newcomer of others
         self._seen[name] = principal.key_id
         return principal
 
@@ -206,10 +213,9 @@ def is_page(path: str) -> bool:
 
 
 def _credentials_name(scope: Scope) -> bytes:
-    """The name of the credentials of a request, which holds no secret."""
-    field = b"cookie" if is_page(scope["path"]) else b"authorization"
-    values = [value for name, value in scope["headers"] if name == field]
-    return hashlib.sha256(b"\n".join((field, *values))).digest()
+    """The name of the credentials of a request, which holds no secret: one name for all spellings of the fields."""
+    text = _session(Request(scope)) if is_page(scope["path"]) else credential_of(_authorization(scope))
+    return hashlib.sha256((text or "").encode("utf-8", "surrogatepass")).digest()
 
 
 def _authorization(scope: Scope) -> str | None:
@@ -246,9 +252,10 @@ def signed_in(installation: Installation, signer: Signer, request: Request) -> P
     Raises:
         Unauthenticated: no session, or it has ended; or the key was revoked, rotated or has expired.
     """
-    cookie = request.cookies.get(_cookie_name(request), "")
     try:
-        key_id, rotated_at, token_expires_at, sign_outs = _serializer(signer).loads(cookie, max_age=limits.SIGN_IN_S)
+        key_id, rotated_at, token_expires_at, sign_outs = _serializer(signer).loads(
+            _session(request), max_age=limits.SIGN_IN_S
+        )
     except (BadSignature, ValueError):  # or a session of an earlier version, which cannot be ended
         raise Unauthenticated from None
     began = Principal(key_id, rotated_at=_time(rotated_at), token_expires_at=_time(token_expires_at))
@@ -267,6 +274,11 @@ def require_same_origin(request: Request) -> None:
     origin = request.headers.get("origin", "")
     if not origin or urlsplit(origin).netloc != request.headers.get("host"):
         raise MalformedRequest("the form was not sent by a page of this service")
+
+
+def _session(request: Request) -> str:
+    """The text of the cookie of a session, without other cookies."""
+    return request.cookies.get(_cookie_name(request), "")
 
 
 def _serializer(signer: Signer) -> URLSafeTimedSerializer:

@@ -5,7 +5,7 @@ import secrets
 import socket
 from asyncio.events import TimerHandle
 from collections import Counter
-from typing import Any
+from typing import Any, NoReturn
 from weakref import WeakKeyDictionary
 
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
@@ -17,8 +17,18 @@ from app.core import limits
 from app.core.errors import GrovekeeperError, MalformedRequest, TooManyRequests
 
 _FRAMING = frozenset({b"host", b"transfer-encoding", b"content-length"})
+_PIECE_BYTES = 16 * 1024
+"""The parser takes so many bytes at a time: what it has taken of a head is then counted before it takes more."""
+
 _HOST = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._~!$&'()*+,;=%:[]-"
 """The characters of a host and a port (RFC 3986)."""
+
+
+_UNREADABLE = MalformedRequest("the request cannot be read")
+
+
+def _too_long(what: str, max_bytes: int) -> MalformedRequest:
+    return MalformedRequest(f"{what} has more than {max_bytes} bytes")
 
 
 class _Ignored(list[tuple[bytes, bytes]]):
@@ -88,6 +98,7 @@ class BoundedHttp(HttpToolsProtocol):
         self._ends_s: float | None = None
         self._running: RequestResponseCycle | None = None
         self._client = Client()
+        self._refusal = _UNREADABLE
         self._key_id: str | None = None
         self._seats = _SEATS.setdefault(self.server_state, _Seats())
 
@@ -114,14 +125,16 @@ class BoundedHttp(HttpToolsProtocol):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        was_in_head = self._is_in_head
-        super().data_received(data)
-        if self.transport.is_closing():
-            return
-        self._n_head_bytes += len(data) if was_in_head else 0
-        if self._n_head_bytes > limits.MAX_REQUEST_HEAD_BYTES:
-            self.refuse(MalformedRequest("the head of the request is too long"))
-        elif self._waits_for_client():
+        for start in range(0, len(data), _PIECE_BYTES):
+            piece = data[start : start + _PIECE_BYTES]
+            super().data_received(piece)
+            if self.transport.is_closing():
+                return
+            self._n_head_bytes += len(piece) if self._is_in_head else 0
+            if self._n_head_bytes > limits.MAX_REQUEST_HEAD_BYTES:
+                self.refuse(_too_long("the head of the request", limits.MAX_REQUEST_HEAD_BYTES))
+                return
+        if self._waits_for_client():
             self._start_deadline()
 
     def on_message_complete(self) -> None:
@@ -132,6 +145,13 @@ class BoundedHttp(HttpToolsProtocol):
     def on_message_begin(self) -> None:
         self._is_in_head = True
         super().on_message_begin()
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        if len(self.headers) >= limits.MAX_REQUEST_FIELDS:
+            self._stop_parser(MalformedRequest(f"the request has more than {limits.MAX_REQUEST_FIELDS} header fields"))
+        if len(value) > limits.MAX_REQUEST_FIELD_BYTES:
+            self._stop_parser(_too_long("a header field", limits.MAX_REQUEST_FIELD_BYTES))
+        super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
         self._is_in_head = False
@@ -149,6 +169,8 @@ class BoundedHttp(HttpToolsProtocol):
         Raises:
             ValueError: the parser stops, and the connection is refused.
         """
+        if len(self.url.partition(b"?")[0]) > limits.MAX_PATH_BYTES:  # before its percent signs are decoded
+            self._stop_parser(_too_long("the path", limits.MAX_PATH_BYTES))
         framing = [(name, value) for name, value in self.headers if name in _FRAMING]
         version = self.parser.get_http_version()
         hosts = [value for name, value in framing if name == b"host"]
@@ -162,8 +184,13 @@ class BoundedHttp(HttpToolsProtocol):
         if self.parser.should_upgrade() and len(framing) > len(hosts):
             raise ValueError("a body of a request that asks for another protocol")
 
+    def _stop_parser(self, refusal: MalformedRequest) -> NoReturn:
+        """Ends the parsing of a request that is then refused; the parser tells no reason."""
+        self._refusal = refusal
+        raise ValueError
+
     def send_400_response(self, msg: str) -> None:
-        self.refuse(MalformedRequest("the request cannot be read"))
+        self.refuse(self._refusal)
 
     def _waits_for_client(self) -> bool:
         """Whether only the client can go on: with the head of a request, or with the rest of an answered body."""

@@ -4,13 +4,17 @@
 makes it anew. Examples of problems follow from the table of problems.
 """
 
+import asyncio
 import json
 import re
 from collections.abc import Iterable
+from contextvars import Context
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from fastapi import Depends, FastAPI
+from anyio import to_thread
+from fastapi import Depends, FastAPI, Request, Response
 from fastapi.encoders import jsonable_encoder
 from fastapi.exceptions import RequestValidationError
 from fastapi.openapi.utils import get_openapi
@@ -21,6 +25,7 @@ from starlette.exceptions import HTTPException
 from app.api import problems
 from app.api.authentication import Authentication, Readiness
 from app.api.capacity import THREADS, Capacities
+from app.api.fixed_answers import FixedAnswer
 from app.api.metrics import Metrics
 from app.api.middleware import Application, Compression, EveryRequest, Predictions, Spans
 from app.api.pages.routers import PAGES
@@ -84,12 +89,13 @@ def _spans(settings: Settings) -> Spans | None:
 
 def openapi_text() -> str:
     """Return the OpenAPI document as it is committed to ``openapi/openapi.json``."""
-    return json.dumps(_application().openapi(), indent=2, sort_keys=True, ensure_ascii=False) + "\n"
+    return json.dumps(_openapi(_application()), indent=2, sort_keys=True, ensure_ascii=False) + "\n"
 
 
 def _application() -> FastAPI:
     app = Application(
         title="Grovekeeper",
+        openapi_url=None,
         docs_url=None,
         redoc_url=None,
         redirect_slashes=False,
@@ -103,33 +109,47 @@ def _application() -> FastAPI:
         app.include_router(pages, include_in_schema=False)
     app.add_exception_handler(RequestValidationError, problems.on_validation_error)
     app.add_exception_handler(HTTPException, problems.on_http_exception)
-    app.openapi = lambda: _openapi(app)  # type: ignore[method-assign]  # FastAPI's documented way to extend it
+    app.add_api_route(OPENAPI, _show_openapi, include_in_schema=False)
+    app.state.document = None
     return app
 
 
+async def _show_openapi(request: Request) -> Response:
+    """Answer with the document, which the first request makes in a thread, and for which all others wait."""
+    state = request.app.state
+    if state.document is None:
+        made = to_thread.run_sync(partial(_document, request.app))
+        state.document = asyncio.create_task(made, context=Context())  # for no client, who may go away
+    answer: FixedAnswer = await asyncio.shield(state.document)
+    return answer.to(request)
+
+
+def _document(app: FastAPI) -> FixedAnswer:
+    text = json.dumps(_openapi(app), ensure_ascii=False, separators=(",", ":"))
+    return FixedAnswer.of(text.encode("utf-8"), "application/json")
+
+
 def _openapi(app: FastAPI) -> dict[str, Any]:
-    if app.openapi_schema is None:
-        schema = get_openapi(
-            title=app.title,
-            version=_API_VERSION,
-            description=_DESCRIPTION,
-            routes=app.routes,
-            servers=app.servers or None,
-        )
-        schema["components"]["schemas"]["Problem"] = Problem.model_json_schema()
-        schema["components"]["headers"] = _HEADERS
-        schema["components"]["examples"] = _PROBLEM_EXAMPLES
-        for name in ("HTTPValidationError", "ValidationError"):
-            schema["components"]["schemas"].pop(name, None)
-        for methods in schema["paths"].values():
-            for operation in methods.values():
-                _require_key_where_it_is_missed(operation)
-        _document_headers(schema["paths"])
-        for body in (PredictIn, InferenceIn):
-            schema["components"]["schemas"] |= _schemas_of(body)
-        _document_examples(operation for methods in schema["paths"].values() for operation in methods.values())
-        app.openapi_schema = schema
-    return app.openapi_schema
+    schema = get_openapi(
+        title=app.title,
+        version=_API_VERSION,
+        description=_DESCRIPTION,
+        routes=app.routes,
+        servers=app.servers or None,
+    )
+    schema["components"]["schemas"]["Problem"] = Problem.model_json_schema()
+    schema["components"]["headers"] = _HEADERS
+    schema["components"]["examples"] = _PROBLEM_EXAMPLES
+    for name in ("HTTPValidationError", "ValidationError"):
+        schema["components"]["schemas"].pop(name, None)
+    for methods in schema["paths"].values():
+        for operation in methods.values():
+            _require_key_where_it_is_missed(operation)
+    _document_headers(schema["paths"])
+    for body in (PredictIn, InferenceIn):
+        schema["components"]["schemas"] |= _schemas_of(body)
+    _document_examples(operation for methods in schema["paths"].values() for operation in methods.values())
+    return schema
 
 
 def _schemas_of(body: type[BaseModel]) -> dict[str, Any]:
@@ -197,6 +217,7 @@ ROUTERS = (
 _CHECKED = (Depends(check_query),)
 """What every route of the API depends on; pages are lenient."""
 
+OPENAPI = "/openapi.json"
 _API_VERSION = "1"
 _NO_TELEMETRY: TelemetryConfig = {"tracing": False, "metrics": False, "logs": False, "auto_configure": False}
 """FastAPI would export durations of uploads and messages of exceptions wherever a library sets up OpenTelemetry."""

@@ -77,7 +77,8 @@ MAX_REFERENCE_CHARS = 128  # Characters of an id or a name by which a request re
 MAX_IDEMPOTENCY_KEY_CHARS = 200  # Characters of an idempotency key
 MAX_KEY_NAME_CHARS = 128  # Characters of an access key's name
 MAX_JOB_NAME_CHARS = 128  # Characters of a job's name
-MAX_SCOPE_CHARS = 65_536  # Characters of a scope in an address or a form, or of the models that a form has chosen
+# Characters of a scope in a form, or of the models that a form has chosen; in an address ``MAX_QUERY_BYTES`` are fewer.
+MAX_SCOPE_CHARS = 65_536
 MAX_CELL_CHARS = 4_096  # Characters of a cell, or of the names of two partitions, in an address or a form
 MAX_FIELD_CHARS = 64  # Characters of a short field of a form: an amount, a choice
 MAX_PATH_PREFIX_CHARS = 200  # Characters of the path below which a reverse proxy serves the service
@@ -149,8 +150,6 @@ MAX_COMPOSITION_WORK = 2**23
 
 # Requests with keys of one API process at a time; further requests, except for administration, are answered 429.
 MAX_REQUESTS_IN_FLIGHT = 1_024
-# Sign-ins of one API process at a time, and as many requests whose key or token it has not yet seen to be valid.
-MAX_REQUESTS_WITHOUT_KEY = 128
 # Requests of one key at a time in one API process, event streams among them; further requests are answered 429.
 MAX_REQUESTS_PER_KEY = 128
 MAX_FOLLOWERS_PER_KEY = 32  # Event streams of one key in one API process
@@ -166,7 +165,16 @@ MAX_CONNECTIONS = 2_048
 MAX_CONNECTIONS_WITHOUT_KEY = 1_024
 # Connections of one API process that count as those of one key; further ones count as connections without a key.
 MAX_CONNECTIONS_PER_KEY = 256
-MAX_REQUEST_HEAD_BYTES = 128 * 1024  # Bytes of the request line and the headers of a request
+MAX_REQUEST_HEAD_BYTES = 64 * 1024  # Bytes of the request line and the headers of a request
+MAX_REQUEST_FIELDS = 128  # Header fields of a request
+MAX_REQUEST_FIELD_BYTES = 16 * 1024  # Bytes of a header field: a token, or the cookies of all services of a domain
+MAX_PATH_BYTES = 4 * 1024  # Bytes of the path of a request
+# Bytes and parameters of a query string: a page names each of 1,024 chosen cells.
+MAX_QUERY_BYTES = 40 * 1024
+MAX_QUERY_FIELDS = 1_100
+# Bytes and parameters of a query string where nobody needs a key: sign-in has the page that follows it.
+MAX_OPEN_QUERY_BYTES = 8 * 1024
+MAX_OPEN_QUERY_FIELDS = 16
 REQUEST_HEAD_S = 30  # Seconds that a client may take for the head of a request
 ANSWER_WAIT_S = 60  # Seconds after which a client that takes up nothing of an answer is cut off, on Linux
 MIN_COMPRESSED_BYTES = 2 * 1024  # Bytes of an answer from which it is compressed: less fits into two packets

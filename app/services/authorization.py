@@ -58,9 +58,16 @@ def confirm(installation: Installation, principal: Principal) -> Principal:
         return refreshed(installation, session, principal)
 
 
+def credential_of(authorization: str | None) -> str | None:
+    """The key or the token of an ``Authorization`` header, whatever white space surrounds it; ``None`` without one."""
+    if authorization is None or authorization[: len(_SCHEME)].lower() != _SCHEME:
+        return None
+    return authorization[len(_SCHEME) :].strip()
+
+
 def is_token(authorization: str | None) -> bool:
     """Whether an ``Authorization`` header has a text with the form of a token."""
-    credential = _credential(authorization)
+    credential = credential_of(authorization)
     return credential is not None and tokens.has_form(credential)
 
 
@@ -73,7 +80,7 @@ def authenticate(
         Unauthenticated: the key or the token is missing, malformed, unknown, wrong, expired or revoked; the error does
             not say which.
     """
-    credential = _credential(authorization)
+    credential = credential_of(authorization)
     if credential is None:
         raise Unauthenticated
     if provider is not None and tokens.has_form(credential):
@@ -86,9 +93,9 @@ def authenticate(
 
 def cached(installation: Installation, authorization: str | None) -> Principal | None:
     """The principal of an ``Authorization`` header, if this process has read it just now. Reads no database."""
-    principal: Principal | None = None
-    if authorization is not None:
-        principal = installation.authority.get(_name(authorization))
+    credential, principal = credential_of(authorization), None
+    if credential is not None:
+        principal = installation.authority.get(_name(credential))
     return principal
 
 
@@ -96,19 +103,20 @@ def authenticate_and_keep(
     installation: Installation, authorization: str | None, *, provider: IdentityProvider | None = None
 ) -> Principal:
     """Authenticates as :func:`authenticate`, and keeps the principal for :func:`cached`."""
-    if authorization is None:
+    credential = credential_of(authorization)
+    if credential is None:
         raise Unauthenticated
 
     def read() -> tuple[Principal, float]:
         principal = authenticate(installation, authorization, provider=provider)
         return principal, _valid_s(installation, principal)
 
-    return installation.authority.read(_name(authorization), read)
+    return installation.authority.read(_name(credential), read)
 
 
-def _name(authorization: str) -> bytes:
-    """The name of a header in the cache, which holds no secret."""
-    return hashlib.sha256(authorization.encode("utf-8", "surrogatepass")).digest()
+def _name(credential: str) -> bytes:
+    """The name of a key or a token in the cache, which holds no secret."""
+    return hashlib.sha256(credential.encode("utf-8", "surrogatepass")).digest()
 
 
 def _valid_s(installation: Installation, principal: Principal) -> float:
@@ -120,12 +128,6 @@ def _valid_s(installation: Installation, principal: Principal) -> float:
         with installation.database.read() as session:
             ends.append((principal.expires_at - installation.database.now(session)).total_seconds())
     return min(ends)
-
-
-def _credential(authorization: str | None) -> str | None:
-    if authorization is None or not authorization.lower().startswith(_SCHEME):
-        return None
-    return authorization[len(_SCHEME) :].strip()
 
 
 def _subject(installation: Installation, token: Token) -> Principal:

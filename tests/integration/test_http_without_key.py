@@ -1,9 +1,10 @@
-"""Callers without a key have seats of their own: what they hold never takes a connection or a request from a key."""
+"""What callers without a key hold takes no connection and no request from a key, and keeps no newcomer out."""
 
 import socket
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from http.client import HTTPResponse
 
@@ -13,11 +14,12 @@ import pytest
 from app.api import authentication
 from app.core import limits
 from tests.support.databases import on_one_idle_server
+from tests.support.pages import signed_in
 from tests.support.server import Server
 
 pytestmark = on_one_idle_server
 
-N_HELD = 6
+N_HELD, N_WRONG = 6, 200
 _FORM = (
     b"POST /ui/sign-in HTTP/1.1\r\nHost: x\r\nOrigin: http://x\r\nConnection: close\r\n"
     b"Content-Type: application/x-www-form-urlencoded\r\nContent-Length: %d\r\nExpect: 100-continue\r\n\r\n"
@@ -60,12 +62,16 @@ def test_held_forms_of_sign_ins_take_no_seat_of_a_key(idle_server: Server, monke
         assert idle_server.admin.http.delete(f"/keys/{key.id}").status_code == 204
 
 
-def test_sign_ins_have_a_limit_of_their_own(idle_server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limits, "MAX_REQUESTS_WITHOUT_KEY", N_HELD)
-    with _held_forms(idle_server, N_HELD), _connection(idle_server) as further:
-        further.sendall(_FORM % 100)
-        assert _answer(further).startswith(b"HTTP/1.1 429 ")
-        assert idle_server.client(idle_server.caller("auditor").key).get("/ledger").status_code == 200, "a new key"
+@pytest.mark.parametrize("n_forms", [200])
+def test_held_forms_of_sign_ins_keep_nobody_out(idle_server: Server, n_forms: int) -> None:
+    """They refused style sheet, script and sign-in of everybody else."""
+    new_key = idle_server.caller("auditor").key
+    with _held_forms(idle_server, n_forms):
+        stranger = idle_server.client(None)
+        for path in ("/ui/sign-in", "/ui/style.css", "/ui/live.js", "/healthz", "/openapi.json"):
+            assert stranger.get(path).status_code == 200, path
+        assert idle_server.client(new_key).get("/ledger").status_code == 200
+        signed_in(idle_server, idle_server.admin)
 
 
 def test_the_form_of_a_sign_in_is_short_and_arrives_soon(idle_server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -91,7 +97,8 @@ def test_a_slow_form_of_a_sign_in_is_answered(idle_server: Server, monkeypatch: 
 def test_callers_whose_key_is_not_known_wait_apart_from_keys(
     idle_server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A flood of wrong keys takes the seats of newcomers, and no seat and no turn of a key."""
+    """A flood of wrong keys takes no seat and no turn of a key, and a valid key that is new is not refused for them."""
+    new = idle_server.client(idle_server.caller("auditor").key)
     known, entered, release = idle_server.admin.http, threading.Semaphore(0), threading.Event()
     assert known.get("/ledger").status_code == 200
     authenticate = authentication.authenticate
@@ -103,10 +110,9 @@ def test_callers_whose_key_is_not_known_wait_apart_from_keys(
         return authenticate(installation, text, **options)  # type: ignore[arg-type]
 
     monkeypatch.setattr(authentication, "authenticate", slow)
-    monkeypatch.setattr(limits, "MAX_REQUESTS_WITHOUT_KEY", N_HELD)
     monkeypatch.setattr(limits, "MAX_REQUESTS_IN_FLIGHT", 1)
-    with ExitStack() as held:
-        callers = [held.enter_context(_connection(idle_server)) for _ in range(N_HELD)]
+    with ExitStack() as held, ThreadPoolExecutor(1) as waiting:
+        callers = [held.enter_context(_connection(idle_server)) for _ in range(N_WRONG)]
         try:
             for caller in callers:
                 caller.sendall(
@@ -116,8 +122,10 @@ def test_callers_whose_key_is_not_known_wait_apart_from_keys(
                 assert entered.acquire(timeout=60)
             assert known.get("/ledger").status_code == 200
             assert not entered.acquire(blocking=False), "strangers leave a thread to known keys"
+            newcomer = waiting.submit(new.get, "/ledger")
         finally:
             release.set()
+        assert newcomer.result().status_code == 200
         assert {_answer(caller)[:13] for caller in callers} == {b"HTTP/1.1 401 "}
 
 

@@ -1,14 +1,16 @@
 """Serves what all pages need (sign-in, style and script), and lists the routes of all pages."""
 
+from functools import cache
 from pathlib import Path
 from typing import Annotated
 
 from fastapi import APIRouter, Query, Request, Response
-from fastapi.responses import FileResponse, PlainTextResponse, RedirectResponse
+from fastapi.responses import PlainTextResponse, RedirectResponse
 
 from app.api import authentication
 from app.api.authentication import SIGN_IN
 from app.api.capacity import Work, capacities, work_of_authentication
+from app.api.fixed_answers import FixedAnswer
 from app.api.pages import admin, datasets, declarations, evaluations, jobs, ledger, models, spending
 from app.api.pages.forms import read_form
 from app.api.pages.rendering import as_file, rendered
@@ -24,15 +26,20 @@ _ASSETS = Path(__file__).with_name("assets")
 
 
 @shared_pages.get("/ui/style.css")
-def style() -> FileResponse:
+async def style(request: Request) -> Response:
     """Serve the style sheet."""
-    return FileResponse(_ASSETS / "style.css", media_type="text/css")
+    return _asset("style.css", "text/css").to(request)
 
 
 @shared_pages.get("/ui/live.js")
-def script() -> FileResponse:
+async def script(request: Request) -> Response:
     """Serve the script that makes pages live."""
-    return FileResponse(_ASSETS / "live.js", media_type="text/javascript")
+    return _asset("live.js", "text/javascript").to(request)
+
+
+@cache
+def _asset(name: str, media_type: str) -> FixedAnswer:
+    return FixedAnswer.of((_ASSETS / name).read_bytes(), media_type)
 
 
 @shared_pages.get(SIGN_IN)

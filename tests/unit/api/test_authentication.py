@@ -1,4 +1,4 @@
-"""A check of readiness that hangs is reported in time, and only one check runs, however many requests ask."""
+"""A check of readiness that hangs is reported in time, by one check for all; a credential has one name in memory."""
 
 import asyncio
 import threading
@@ -7,12 +7,17 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from starlette.types import Scope
 
+from app.access.grants import Principal
+from app.access.keys import CachedAuthority
 from app.api import authentication
-from app.api.authentication import Readiness
+from app.api.authentication import Authentication, Readiness
 from app.api.capacity import Capacities
 from app.core import limits
 from app.core.errors import Unavailable
+from app.services import authorization
+from app.services.authorization import cached, credential_of
 
 HEADS: Any = SimpleNamespace(read_revision=lambda: True)
 
@@ -39,3 +44,55 @@ def test_a_check_that_hangs_is_unavailable_in_time(monkeypatch: pytest.MonkeyPat
     asyncio.run(ask())
     assert started.acquire(blocking=False)
     assert not started.acquire(blocking=False), "one check for all hundred requests and the last"
+
+
+def _scope(path: str, **fields: str) -> Scope:
+    headers = [(name.encode(), value.encode("latin-1")) for name, value in {"host": "x", **fields}.items()]
+    return {"type": "http", "method": "GET", "path": path, "headers": headers, "query_string": b"", "scheme": "http"}
+
+
+class _Caller:
+    """An authentication whose callers are whoever their credentials say."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        named: Any = lambda _installation, text, **_: Principal(credential_of(text) or "")  # noqa: E731
+        signed_in: Any = lambda _installation, _signer, request: Principal(request.cookies["__Host-grovekeeper"])  # noqa: E731
+        for name, function in (("authenticate", named), ("signed_in", signed_in), ("confirm_ready", lambda _: None)):
+            monkeypatch.setattr(authentication, name, function)
+        heads: Any = SimpleNamespace(signer=None)
+        self._of: Any = Authentication(SimpleNamespace(), heads, Capacities(), None)  # type: ignore[arg-type]
+
+    def read(self, scope: Scope) -> None:
+        asyncio.run(self._of.principal(scope))
+
+    def seen(self, scope: Scope) -> str | None:
+        key_id: str | None = self._of.seen(scope)
+        return key_id
+
+
+def test_one_credential_has_one_name_in_the_memory_of_a_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each spelling was a caller of its own: 10,000 of them emptied the memory of all others."""
+    monkeypatch.setattr(limits, "MAX_CACHED_AUTHORITIES", 2)
+    callers = _Caller(monkeypatch)
+    callers.read(_scope("/ledger", authorization="Bearer other"))
+    for spelling in ("Bearer key", "bearer key", "BEARER   key ", "Bearer key\t", "Bearer \xa0key", "Bearer \x1fkey"):
+        callers.read(_scope("/ledger", authorization=spelling))
+        assert callers.seen(_scope("/ledger", authorization="Bearer key")) == "key"
+    assert callers.seen(_scope("/ledger", authorization="Bearer other")) == "other"
+
+    callers.read(_scope("/", cookie="__Host-grovekeeper=session"))
+    for number in range(9):
+        cookie = f"a={number}; __Host-grovekeeper=session ; b"
+        assert callers.seen(_scope("/ui/keys", cookie=cookie)) == "session"
+        callers.read(_scope("/", cookie=cookie))
+    assert callers.seen(_scope("/ledger", authorization="Bearer key")) == "key", "the oldest alone is forgotten"
+
+
+def test_the_cache_of_predictions_has_one_name_for_a_credential() -> None:
+    authority = CachedAuthority()
+    installation: Any = SimpleNamespace(authority=authority)
+    authority.read(authorization._name("key"), lambda: (Principal("key"), 60.0))
+    for spelling in ("Bearer key", "bearer  key", "Bearer key\t"):
+        assert cached(installation, spelling) == Principal("key")
+    for stranger in ("key", "Basic key", "Bearer other", "Bearer", None):
+        assert cached(installation, stranger) is None

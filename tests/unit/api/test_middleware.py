@@ -48,6 +48,7 @@ class _Measured:
     def answer(self) -> None:
         """Answers one request; its path needs no key, and its route is one whose durations count."""
         scope = {"type": "http", "method": "POST", "path": "/healthz", "headers": [], "app": self._framework}
+        scope["query_string"] = b""
         asyncio.run(self._layer(scope, cast(Receive, None), _ignore))
 
 
