@@ -44,20 +44,21 @@ def release(plan: EvaluationPlan, models: Sequence[Model], rows: SanitisedRows, 
     """
     if len(models) != plan.n_models:
         raise EvaluationInvalid
-    randomness = PaidRandomness(randomness, plan.event)
+    paid = PaidRandomness(randomness, plan.event)
     best, judged = None, models[0]
     if BEST in plan.releases:
         event = plan.event_of(BEST)
         if not isinstance(event, PermuteAndFlip | ExponentialMechanism):
             raise UnknownPrivacyEvent("not the event of a choice among models")
         correct = np.array([_correct(model, rows) for model in models], dtype=np.int64)
-        best = tree_growth.select(event, correct, randomness)
+        best = tree_growth.select(event, correct, paid)
         judged = models[best]
     tables = {
-        table: releases.release_counts(_exact(table, plan, judged, rows), plan.event_of(table), randomness)
+        table: releases.release_counts(_exact(table, plan, judged, rows), plan.event_of(table), paid)
         for table in plan.releases
         if table != BEST
     }
+    paid.note_unused()
     return Evaluation(plan, best, tables)
 
 

@@ -130,7 +130,22 @@ def grow(
         docs/proofs/lemmas.md, and the proof page of the algorithm.
     """
     paying = [plan.event] if plan.unlabelled is None else [plan.event, plan.unlabelled.event]
-    randomness = PaidRandomness(randomness, *paying)
+    paid = PaidRandomness(randomness, *paying)
+    forest = _grown(plan, schema, rows, paid, on_tree_done=on_tree_done, unlabelled=unlabelled)
+    paid.note_unused()
+    return forest
+
+
+def _grown(
+    plan: Plan,
+    schema: Schema,
+    rows: TrainingRows,
+    randomness: Randomness,
+    *,
+    on_tree_done: Callable[[], None],
+    unlabelled: TrainingRows | None,
+) -> Forest:
+    """Grows the forest of a plan by the table of its algorithm; see :func:`grow`."""
     if plan.algorithm in FROM_BOTH:
         if unlabelled is None:
             raise ValueError("the rows of the second dataset are missing")

@@ -26,11 +26,12 @@ def release(plan: ProfilePlan, schema: Schema, rows: LocalRows, randomness: Rand
     Source:
         docs/proofs/bins.md, Theorem 2.
     """
-    parts, randomness = parts_of(plan.event), PaidRandomness(randomness, plan.event)
-    cuts = releases.cuts(parts.bins, schema, rows, randomness)
+    parts, paid = parts_of(plan.event), PaidRandomness(randomness, plan.event)
+    cuts = releases.cuts(parts.bins, schema, rows, paid)
     exact = np.bincount(rows.y, minlength=schema.n_classes).astype(np.int64)
-    counts = releases.release_counts(exact, parts.counts, randomness)
+    counts = releases.release_counts(exact, parts.counts, paid)
     size = None
     if parts.size is not None:
-        size = int(releases.release_counts(exact.sum(keepdims=True), parts.size, randomness)[0])
+        size = int(releases.release_counts(exact.sum(keepdims=True), parts.size, paid)[0])
+    paid.note_unused()
     return Profile(plan, schema, cuts, counts, size)

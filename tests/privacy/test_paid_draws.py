@@ -1,5 +1,7 @@
 """A job draws exactly what its event pays for, and stops before any other draw."""
 
+import random
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
@@ -13,11 +15,13 @@ from app.forests import catalogue, evaluation_release, profile_release
 from app.forests import forest_release as growth
 from app.forests import profile as profile_price
 from app.forests.bins import noisy_counts
-from app.forests.bins.quantile_bins import ReusedProfile
+from app.forests.bins.quantile_bins import NO_CUT, ReusedProfile
 from app.forests.contract.plan import Forest, Plan, PlanInvalid
 from app.forests.data.sanitiser import SanitisedColumns, SanitisedRows
+from app.forests.data.schema import Schema
 from app.forests.evaluation import plan_best, plan_tables
-from app.forests.noise.randomness import PaidRandomness, SystemRandomness, UnpaidDraw
+from app.forests.noise import randomness
+from app.forests.noise.randomness import PaidRandomness, SystemRandomness, UnpaidDraw, forfeit
 from app.forests.released_forest import probabilities
 from app.privacy.calibration import budget_of
 from app.privacy.events import (
@@ -31,6 +35,8 @@ from app.privacy.events import (
     Sequential,
     UnknownPrivacyEvent,
 )
+from tests.privacy import plain_walks
+from tests.privacy.fixed_releases import FixedReleases
 from tests.privacy.noiseless import Noiseless
 from tests.support.plans import request_for
 from tests.support.schemas import schema_of
@@ -54,11 +60,13 @@ def rows_of(n_rows: int, seed: int = 0) -> SanitisedRows:
     return SanitisedRows(columns, labels, generator.integers(0, 256, (n_rows, 16), dtype=np.uint8))
 
 
-def planned(slug: str, accountant: str, profile: ReusedProfile | None = None, **changes: object) -> Plan:
+def planned(
+    slug: str, accountant: str, profile: ReusedProfile | None = None, schema: Schema = SCHEMA, **changes: object
+) -> Plan:
     delta = None if accountant == "pure" else Fraction(1, 10**6)
     parameters = {"n_estimators": N_TREES, "max_depth": 2, **changes}
     request = request_for(slug, parameters, Fraction(20), 3_000, accountant=accountant, delta=delta)
-    return catalogue.plan(replace(request, profile=profile), SCHEMA)
+    return catalogue.plan(replace(request, profile=profile), schema)
 
 
 def grown(plan: Plan) -> Forest:
@@ -135,6 +143,98 @@ def test_profiles_and_evaluations_draw_everything_that_their_events_pay_for(
     best = plan_best(2, facts(accountant), winner_accuracy=True)
     evaluation_release.release(best, models, rows, SystemRandomness())
     assert [payment.left.total() for payment in payments] == [0, 0, 0]
+
+
+SMALL = plain_walks.SCHEMA
+"""Few splits, so that deep trees have nodes without one."""
+
+PATHS = [
+    ("rpf", "pure", {"max_depth": 4, "splits": "node"}),
+    ("rpf", "gdp", {"max_depth": 4, "splits": "node", "pairs": "none"}),
+    ("rpf", "pure", {"max_depth": 4, "at_once": 1, "pairs": "none"}),
+    ("rpf", "zcdp", {"max_depth": 5, "at_once": 2, "pairs": "none"}),
+    ("rpf", "pure", {"max_depth": 7, "at_once": 2, "pairs": "none"}),
+    ("mrf", "pure", {"max_depth": 6}),
+    ("mrf", "pure", {"max_depth": 6, "selection": "two_stage", "exploration": "0.5"}),
+    ("mrf", "zcdp", {"max_depth": 6, "assignment": "sharded", "leaf": "label"}),
+    ("maxtree", "gdp", {"max_depth": 6}),
+    ("bms-rf", "pure", {"max_depth": 6, "n_estimators": 4}),
+    ("spe", "pure", {"max_depth": 6}),
+    ("sspe-1", "zcdp", {"max_depth": 6}),
+]
+
+
+class AnyPath(FixedReleases):
+    """Chooses each candidate, and so each end of a path, with equal probability."""
+
+    def __init__(self, seed: int) -> None:
+        super().__init__()
+        self._stream = random.Random(seed)
+
+
+@pytest.mark.parametrize(("slug", "accountant", "changes"), PATHS)
+def test_draws_of_ends_that_a_path_does_not_take_are_forfeited(
+    payments: list[PaidRandomness], slug: str, accountant: str, changes: dict[str, object]
+) -> None:
+    """Ends of reweighted trees, splits that are explored at random, nodes whose box has no split."""
+    _, rows = plain_walks.rows()
+    plan = planned(slug, accountant, schema=SMALL, **changes)
+    second = None if plan.unlabelled is None else rows
+    for seed in range(8):
+        growth.grow(plan, SMALL, rows, AnyPath(seed), on_tree_done=int, unlabelled=second)  # type: ignore[arg-type]
+        assert not payments[-1].left
+
+
+class Watched(PaidRandomness):
+    """Notes what is left of its kind before each draw, and counts the draws."""
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self.before, self.drawn = dict[Any, int](), Counter[Any]()
+        self.is_forfeit = False
+
+    def forfeit(self, *arguments: Any, **named: Any) -> None:
+        self.is_forfeit = True
+        super().forfeit(*arguments, **named)
+        self.is_forfeit = False
+
+    def _pay(self, mechanism: str, scale: Fraction, count: int) -> None:
+        kind = randomness._kind(mechanism, scale)
+        if not self.is_forfeit:
+            self.before.setdefault(kind, self.left[kind])
+            self.drawn[kind] += count
+        super()._pay(mechanism, scale, count)
+
+
+@pytest.mark.parametrize(("slug", "accountant", "changes"), [path for path in PATHS if path[0] == "rpf"])
+def test_ends_that_a_tree_does_not_take_are_forfeited_before_the_tree_draws_of_their_kind(
+    monkeypatch: pytest.MonkeyPatch, slug: str, accountant: str, changes: dict[str, object]
+) -> None:
+    """The largest inverse scale of a reweighted tree is that of a leaf of its earliest stop, worth the whole tree."""
+    made = list[Watched]()
+    monkeypatch.setattr(growth, "PaidRandomness", lambda *arguments: made.append(Watched(*arguments)) or made[-1])
+    plan = planned(slug, accountant, schema=SMALL, **changes, n_estimators=1)
+    for seed in range(8):
+        growth.grow(plan, SMALL, plain_walks.rows()[1], AnyPath(seed), on_tree_done=int)  # type: ignore[arg-type]
+        assert made[-1].before == made[-1].drawn
+
+
+@pytest.mark.parametrize("accountant", ["pure", "zcdp", "gdp"])
+def test_medians_of_intervals_without_a_cut_are_forfeited(payments: list[PaidRandomness], accountant: str) -> None:
+    """Every cut of no rows is at the first edge, so that one of its sides has none."""
+    released = profile_release.release(profile_price.plan({}, facts(accountant)), SCHEMA, rows_of(0), Noiseless())
+    assert (released.cuts == NO_CUT).any()
+    assert not payments[-1].left
+
+
+def test_a_release_that_draws_less_than_is_paid_for_logs_one_constant_line(caplog: pytest.LogCaptureFixture) -> None:
+    """An unused draw loses nothing, and a failure after the charge would burn budget."""
+    paid = PaidRandomness(SystemRandomness(), planned("rdt-ta", "pure").event)
+    paid.note_unused()
+    [(_, numerator, denominator)] = paid.left
+    paid.discrete_laplace((paid.left.total(),), inverse_scale=Fraction(numerator, denominator))
+    paid.note_unused()
+    assert caplog.messages == ["a release drew less than its event pays for"]
 
 
 @pytest.mark.parametrize(("slug", "accountant"), CASES)
@@ -290,6 +390,54 @@ def test_a_draw_that_is_paid_for_is_drawn_as_it_was_paid() -> None:
         ("uniform", (5,)),
         ("bernoulli", (scale,)),
     ]
+
+
+DRAWS: dict[type[Any], Callable[[Any], object]] = {
+    PermuteAndFlip: lambda paid: paid.permute_and_flip(np.zeros(2), inverse_scale=Fraction(4)),
+    ExponentialMechanism: lambda paid: paid.select_exponential(np.zeros(2), inverse_scale=Fraction(4)),
+    DiscreteLaplace: lambda paid: paid.discrete_laplace((1,), inverse_scale=Fraction(4)),
+    RoundedGaussian: lambda paid: paid.rounded_gaussian((1,), scale_bits=1),
+}
+"""One draw of each mechanism, all at scale 4."""
+
+
+@pytest.mark.parametrize("paid_for", DRAWS)
+@pytest.mark.parametrize("drawn", DRAWS)
+def test_an_allowance_of_one_mechanism_pays_for_no_draw_of_another_of_equal_scale(
+    paid_for: type[Any], drawn: type[Any]
+) -> None:
+    """And nothing reaches the sampler before the draw is paid for."""
+    seen: list[str] = []
+
+    class Source:
+        def __getattr__(self, name: str) -> Any:
+            return lambda *_, **__: seen.append(name)
+
+    event = paid_for(Adjacency.ADD_REMOVE_ONE, Fraction(1), Fraction(4), 1)
+    paid = PaidRandomness(Source(), event)  # type: ignore[arg-type]
+    draw = DRAWS[drawn]
+    if drawn is paid_for:
+        draw(paid)
+        assert (len(seen), paid.left.total()) == (1, 0)
+        seen.clear()
+    with pytest.raises(UnpaidDraw):
+        draw(paid)
+    assert seen == []
+
+
+def test_what_is_forfeited_pays_for_no_draw() -> None:
+    event = DiscreteLaplace(Adjacency.ADD_REMOVE_ONE, Fraction(1), Fraction(4), 5)
+    paid = PaidRandomness(SystemRandomness(), event)
+    give_up = partial(forfeit, paid, DiscreteLaplace, inverse_scale=Fraction(4))
+    give_up(count=2)
+    for count in (-1, 4):
+        with pytest.raises(UnpaidDraw):
+            give_up(count=count)
+    with pytest.raises(UnpaidDraw):
+        paid.discrete_laplace((4,), inverse_scale=Fraction(4))
+    paid.discrete_laplace((2,), inverse_scale=Fraction(4))
+    give_up()
+    assert not paid.left
 
 
 def test_nothing_is_drawn_before_the_draw_is_paid_for() -> None:

@@ -113,7 +113,7 @@ def test_labels_by_smooth_sensitivity_cost_far_more_than_stated(monkeypatch: pyt
     def smooth(selection, counts, randomness):
         scores = smooth_scores(counts, float(selection.inverse_scale))
         weights = [math.exp(score - max(scores)) for score in scores]
-        return randomness._walk.branch([weight / sum(weights) for weight in weights])
+        return randomness._randomness._walk.branch([weight / sum(weights) for weight in weights])
 
     monkeypatch.setattr(tree_growth, "select", smooth)
     draw_unpaid(monkeypatch)

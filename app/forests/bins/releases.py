@@ -20,7 +20,7 @@ from app.forests.data.coded_rows import TrainingRows
 from app.forests.data.encoding import to_numbers
 from app.forests.data.sanitiser import SanitisedRows
 from app.forests.data.schema import Feature, Schema
-from app.forests.noise.randomness import Randomness
+from app.forests.noise.randomness import Randomness, forfeit
 from app.privacy.events import (
     DiscreteLaplace,
     Event,
@@ -92,6 +92,8 @@ def release_cuts(
     for row, index in enumerate(private_features(schema)):
         feature_cuts = _cuts_of(cell_counts(index), partial(draw, inverse_scale=median.inverse_scale), depth)
         cuts[row, : len(feature_cuts)] = feature_cuts
+        n_narrow = 2**depth - 1 - len(feature_cuts)  # intervals of one cell, and those below them, have no median
+        forfeit(randomness, type(median), inverse_scale=median.inverse_scale, count=n_narrow)
     return cuts
 
 

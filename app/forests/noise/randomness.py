@@ -17,6 +17,7 @@ sampler evaluate the draw again from the first kept word. The result is the same
 not depend on the window's size. The words of production are AES-256 in counter mode, keyed by the operating system.
 """
 
+import logging
 import math
 import os
 import threading
@@ -357,6 +358,8 @@ class SystemRandomness(ExactSampler):
         super().__init__(Tape(Keystream(), n_words=buffer_words))
 
 
+_log = logging.getLogger(__name__)
+_Mechanism: TypeAlias = DiscreteLaplace | PermuteAndFlip | ExponentialMechanism
 _Kind: TypeAlias = tuple[str, int, int]
 """Type of a leaf of an event, and numerator and denominator of its inverse scale or variance: integers hash faster."""
 
@@ -368,14 +371,17 @@ class UnpaidDraw(RuntimeError):
 class PaidRandomness:
     """A :class:`Randomness` that stops a job before a draw that its event does not pay for.
 
-    Selections and coordinates of noise are counted by mechanism and scale. The event states how many of each kind a job
-    draws at most, so one tree more, another scale, or a table that is released again finds nothing left. Public coins
+    Selections and coordinates of noise are counted by mechanism and scale. The event states the most draws of each kind
+    on every path of a job; growth forfeits those that its path does not take (:func:`forfeit`). So after the last draw
+    nothing is left, and one tree more, another scale, or a table that is released again is not paid for. Public coins
     cost nothing.
 
     Privacy:
-        The counts are those of the event and of the public shapes of draws, so whether a job stops does not depend on
-        rows. *Not covered:* draws of one kind and scale are alike here, so an exchange between two nodes of a level, or
-        between parts of different sensitivity, is not noticed; the enumerations of tests/privacy cover it.
+        The counts are those of the event, of the public shapes of draws and of released choices, so whether a job stops
+        does not depend on rows in another way (lemma L7). *Not covered:* draws of one kind and scale are alike here, so
+        an exchange between two nodes of a level, or between parts of different sensitivity, is not noticed, and a draw
+        too many may take what a later draw of its kind needs, which then stops the job; the enumerations of
+        tests/privacy cover it.
     """
 
     def __init__(self, randomness: Randomness, *events: Event) -> None:
@@ -393,6 +399,15 @@ class PaidRandomness:
     def left(self) -> Counter[_Kind]:
         """Selections, and coordinates of noise, that are paid for and not drawn yet."""
         return +self._left
+
+    def note_unused(self) -> None:
+        """Logs that paid draws were not drawn: a bug of a mechanism that loses nothing, so that no job fails for it."""
+        if self.left:
+            _log.warning("a release drew less than its event pays for")
+
+    def forfeit(self, mechanism: type[_Mechanism], *, inverse_scale: Fraction, count: int) -> None:
+        """See :func:`forfeit`."""
+        self._pay(mechanism.TYPE, inverse_scale, count)
 
     def uniform(self, n: int) -> int:
         """See ``Randomness.uniform``."""
@@ -436,11 +451,26 @@ class PaidRandomness:
 
     def _pay(self, mechanism: str, scale: Fraction, count: int) -> None:
         kind = _kind(mechanism, scale)
-        left = self._left[kind] - count
-        if left < 0:
+        if not 0 <= count <= self._left[kind]:
             raise UnpaidDraw("a draw that no part of the event pays for")
-        self._left[kind] = left
+        self._left[kind] -= count
 
 
 def _kind(mechanism: str, scale: Fraction) -> _Kind:
     return mechanism, scale.numerator, scale.denominator
+
+
+def forfeit(randomness: Randomness, mechanism: type[_Mechanism], *, inverse_scale: Fraction, count: int = 1) -> None:
+    """Takes draws away that an event pays for and that a job leaves out, so that they pay for no other draw.
+
+    Args:
+        randomness: of the job; changed only where it counts what is paid for.
+        mechanism: of the draws.
+        inverse_scale: of the draws.
+        count: public, or a function of released choices; selections, or coordinates of noise.
+
+    Raises:
+        UnpaidDraw: fewer draws of this kind are left.
+    """
+    if isinstance(randomness, PaidRandomness):
+        randomness.forfeit(mechanism, inverse_scale=inverse_scale, count=count)

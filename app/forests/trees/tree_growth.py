@@ -6,7 +6,7 @@ selections among public candidates with a utility of the class counts. Leaves ar
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, fields
 from fractions import Fraction
 from typing import Any, Protocol, TypeAlias
@@ -22,7 +22,7 @@ from app.forests.data.coded_rows import TrainingRows, parts_of
 from app.forests.data.encoding import Candidates, Encoding
 from app.forests.data.schema import Schema
 from app.forests.kernels.arrays import Splits
-from app.forests.noise.randomness import Randomness
+from app.forests.noise.randomness import Randomness, forfeit
 from app.forests.trees import tree_parameters
 from app.forests.trees.tree_histograms import Assignment, LocalHistograms, PartedTree, TreeHistograms
 from app.forests.trees.tree_parameters import HASH, SHARDED
@@ -160,6 +160,12 @@ def select(selection: Selection, utilities: NDArray[np.int64], randomness: Rando
     return randomness.select_exponential(utilities, inverse_scale=selection.inverse_scale)
 
 
+def forfeit_selections(selections: Sequence[Selection], randomness: Randomness) -> None:
+    """Forfeits the priced selections of a node that makes none, for a public or released reason."""
+    for selection in selections:
+        forfeit(randomness, type(selection), inverse_scale=selection.inverse_scale)
+
+
 @dataclass(frozen=True)
 class SplitRule:
     """How a node chooses among the splits of its public box.
@@ -228,6 +234,7 @@ def choose_level(
     picked: list[int | None] = []
     for box, scores in zip(level_boxes, utility, strict=True):
         if rule.exploration > 0 and box.any() and randomness.bernoulli(rule.exploration):
+            forfeit_selections(selections, randomness)
             picked.append(random_split(encoding.candidates, box, randomness))
         else:
             alive = surviving(encoding.candidates, np.flatnonzero(box), rule, randomness)
@@ -276,6 +283,7 @@ def _select(
         return select(selection, normalised(utilities) if rule.utility == NORMALISED else utilities, randomness)
 
     if len(alive) == 0:
+        forfeit_selections(selections, randomness)
         return None
     if len(selections) == 1:
         return int(alive[choose(selections[0], scores[alive])])

@@ -51,6 +51,7 @@ def choose_medians(
     picked: list[int | None] = []
     for node, group in enumerate(groups):
         if len(group) == 0:
+            tree_growth.forfeit_selections((selection,), randomness)
             picked.append(None)
             continue
         feature = int(candidates.feature[group[0]])

@@ -33,8 +33,9 @@ from app.forests.data.coded_rows import TrainingRows, parts_of
 from app.forests.data.encoding import Encoding
 from app.forests.data.schema import Schema
 from app.forests.kernels import fourth_roots
-from app.forests.noise.randomness import Randomness
+from app.forests.noise.randomness import Randomness, forfeit
 from app.forests.trees import tree_parameters
+from app.privacy.events import DiscreteLaplace, PermuteAndFlip
 
 
 def grow_forest(
@@ -122,9 +123,12 @@ class LevelTrees:
         alive = np.ones(len(candidates), dtype=np.bool_)
         chosen: list[int] = []
         n_selections, goes_on = 0, True
-        for n_splits, scale in zip(self._stages, self._scales.levels, strict=True):
-            if not goes_on or not alive.any():
-                break
+        for stage, (n_splits, scale) in enumerate(zip(self._stages, self._scales.levels, strict=True)):
+            goes_on = goes_on and bool(alive.any())
+            n_leaves = 1 << len(chosen) if n_selections == stage and not goes_on else 0
+            self._forfeit(stage, n_leaves, int(goes_on), randomness)
+            if not goes_on:
+                continue
             picked = self._select(n_splits, scale, alive, level=len(chosen), rows=rows, randomness=randomness)
             n_selections += 1
             goes_on = len(picked) == n_splits
@@ -132,6 +136,8 @@ class LevelTrees:
                 alive[choice] = False
                 self._descend(rows, len(chosen), choice)
                 chosen.append(choice)
+        n_leaves = 1 << len(chosen) if n_selections == len(self._stages) else 0
+        self._forfeit(len(self._stages), n_leaves, 0, randomness)
         for level in range(len(chosen), self._depth):
             self._descend(rows, level, None)
         selections = np.full(1 << self._depth, UNREACHED, dtype=np.uint8)
@@ -140,6 +146,11 @@ class LevelTrees:
         padded = [*chosen, *[None] * (self._depth - len(chosen))]
         per_node = [choice for level, choice in enumerate(padded) for _ in range(1 << level)]
         return ReweightedTree(*candidates.splits(per_node), counts, selections)
+
+    def _forfeit(self, stage: int, n_leaves: int, n_selections: int, randomness: Randomness) -> None:
+        """Forfeits the draws of a stage that are neither of the tree's leaves nor of its selection."""
+        cells = ((1 << sum(self._stages[:stage])) - n_leaves) * self._encoding.schema.n_classes
+        forfeit_ends(self._scales, stage, cells, (1 if stage < len(self._stages) else 0) - n_selections, randomness)
 
     def _descend(self, rows: ReweightedRows, level: int, choice: int | None) -> None:
         feature, threshold, equals = self._encoding.candidates.splits([choice] * (1 << level))
@@ -262,6 +273,9 @@ def grow_by_node(
         for node in [node for node, box in open_boxes.items() if not box.any()]:
             selections[node << (depth - level)] = level
             del open_boxes[node]
+        n_leaves = int((selections == level).sum())
+        cells = ((1 << level) - n_leaves) * encoding.schema.n_classes
+        forfeit_ends(scales, level, cells, (1 << level) - len(open_boxes), randomness)
         picked = _select(level, scale, encoding, open_boxes, rows=rows, randomness=randomness)
         below: dict[int, NDArray[np.bool_]] = {}
         for node, choice in picked.items():
@@ -275,8 +289,28 @@ def grow_by_node(
         chosen += splits
         open_boxes = below
     selections[list(open_boxes)] = depth
+    n_leaves = int((selections == depth).sum())
+    forfeit_ends(scales, depth, ((1 << depth) - n_leaves) * encoding.schema.n_classes, 0, randomness)
     counts = noisy_weights(scales, selections, rows, randomness)
     return ReweightedTree(*candidates.splits(chosen), counts, selections)
+
+
+def forfeit_ends(scales: PathScales, spent: int, cells: int, n_selections: int, randomness: Randomness) -> None:
+    """Forfeits the alternatives that a tree does not take after ``spent`` selections on a path.
+
+    An event pays for every end of every path; a path takes one end. The numbers follow from released choices.
+
+    Args:
+        scales: as priced.
+        spent: number of selections on the paths.
+        cells: numbers of leaves that no path ends in.
+        n_selections: further selections of paths that have ended.
+        randomness: of the job.
+    """
+    if spent > 0 or not scales.levels:  # a path without a selection is no end of a tree that has levels
+        forfeit(randomness, DiscreteLaplace, inverse_scale=scales.leaves[spent], count=cells)
+    if spent < len(scales.levels):
+        forfeit(randomness, PermuteAndFlip, inverse_scale=scales.levels[spent], count=n_selections)
 
 
 def _select(
