@@ -8,7 +8,7 @@ Reading order:
 
 * every export: ``canonical_json``, ``amounts``, ``json_fields``, ``chain``, ``export_lines``
 * an entry of a dataset and its price: ``dataset_export``, ``events``, ``conversions``, ``prices``
-* the account of a dataset: ``joint_cells``, ``dataset_replay``
+* the account of a dataset: ``joint_cells``, ``joint_bounds``, ``largest_load``, ``dataset_replay``
 * a population: ``population_export``, ``population_replay``; compared with its members: ``member_comparison``
 * signatures: ``checkpoints``, ``ed25519``, ``merkle_tree``, ``proofs``
 * output: ``result_text``, ``main``

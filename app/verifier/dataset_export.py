@@ -30,9 +30,9 @@ UNIT_FORMS = ("text", "integer")
 BOUND_FIELDS = ("dataset", "accountant", "delta", "adjacency", "privacy_unit", "partitions")
 """Fields of the header that the first entry's details repeat, so that its hash covers them; :data:`SET_ASIDE`, too."""
 
-MAX_HASH_CELLS = 2**20
+MAX_HASH_CELLS = 1_024
 MAX_PARTITIONS = 6
-"""The limit of a declaration; it bounds the work of a search over joint cells."""
+"""The limits of a declaration; they bound the work of a search over joint cells."""
 
 _PARTITION_FIELDS = {"hash": {"cells"}, "column": {"column", "feature", "cells", "sizes"}, "epoch": {"how"}}
 

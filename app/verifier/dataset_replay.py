@@ -29,6 +29,7 @@ from app.verifier.dataset_export import (
 )
 from app.verifier.export_lines import Reading, check_logs
 from app.verifier.joint_cells import Balance, JointCells
+from app.verifier.largest_load import Largest
 
 OPENING_LOAD_SEQUENCE = 2
 """The place of an opening load: it follows the opening."""
@@ -47,7 +48,7 @@ class Summary:
         highest_cap: the highest in force since the first reservation that was neither voided nor expired; the cap of
             the guarantee on accounts with a δ.
         attested: number of charges for external mechanisms, by the attester's key.
-        tightest: the joint cell with the largest load at the end.
+        tightest: the joint cell with the largest load at the end; no load is above the highest cap.
         last: the newest entry.
         checkpoints: of this log, all of which agree with the entries, the smallest first.
         continued: the account of an erased dataset that this account continues, if there is one.
@@ -93,14 +94,29 @@ def _compared(reading: "Reading[Account]", erased: "dict[str, Reading[Account]]"
             with other.named(1):
                 raise Broken("no account that was verified continues this dataset's account")
         return summary
+    largest = _followed(before)
     compared = _compared(before, erased)
     with reading.named(OPENING_LOAD_LINE):
-        _check_opening_load(summary, before.account, compared)
+        _check_opening_load(summary, before.account, compared, at_most=largest.load)
     return replace(summary, compared=compared)
 
 
-def _check_opening_load(summary: Summary, before: "Account", compared: Summary) -> None:
-    """Compares an opening load with the complete export of the erased dataset."""
+def _followed(reading: "Reading[Account]") -> Largest:
+    """Verifies the entries of an erased dataset, and follows the largest load as a population that it is in does."""
+    largest = Largest(reading.account.cells)
+    while reading.advance():
+        assert reading.account.last is not None, "the loop has read one"
+        largest.follow(reading.account.last)
+        largest.refine()
+    return largest
+
+
+def _check_opening_load(summary: Summary, before: "Account", compared: Summary, *, at_most: int) -> None:
+    """Compares an opening load with the complete export of the erased dataset.
+
+    Args:
+        at_most: what no joint cell of the erased dataset's account exceeds.
+    """
     continued, header, erased = summary.continued, summary.header, compared.header
     assert continued is not None, "the caller has compared the names"
     if compared.last.sequence < continued.sequence:
@@ -123,13 +139,15 @@ def _check_opening_load(summary: Summary, before: "Account", compared: Summary) 
             raise Broken(f"the opening load states another {field} than the ledger of {erased.dataset}")
     if compared.tightest.reserved or before.has_reservations:
         raise Broken(f"the account of {erased.dataset} has reservations that were not given back")
-    load, delta = compared.tightest.load, before.largest_delta
+    load, delta = min(compared.tightest.load, at_most), before.tightest_delta
     # Where jobs restrict several partitions, the service may state a bound above the largest load.
     exact = not before.cells.has_several
     if not load <= summary.opening_load or (exact and load != summary.opening_load):
+        compared.tightest.require_exact()
         stated, actual = header.text(summary.opening_load), header.text(load)
         raise Broken(f"the opening load is {stated}, and the ledger of {erased.dataset} ends with {actual}")
-    if not delta <= continued.delta or (exact and delta != continued.delta):
+    if not delta.load <= continued.delta or (exact and delta.load != continued.delta):
+        delta.require_exact()
         raise Broken(f"the opening load states another charged delta than the ledger of {erased.dataset}")
 
 
@@ -187,7 +205,7 @@ class Account:
             cap=self.cap,
             highest_cap=self.highest_cap,
             attested=dict(sorted(self._attested.items())),
-            tightest=self.cells.tightest(()),
+            tightest=self.cells.tightest(()).at_most(self.highest_cap),
             last=self.last,
             checkpoints=self.chain.checkpoints,
             continued=self._continued,
@@ -205,9 +223,9 @@ class Account:
         return bool(self._reserved)
 
     @property
-    def largest_delta(self) -> int:
-        """The largest δ that a joint cell has charged, in steps of 10⁻¹⁸."""
-        return self._deltas.tightest(()).load
+    def tightest_delta(self) -> Balance:
+        """The joint cell with the largest charged δ, in steps of 10⁻¹⁸."""
+        return self._deltas.tightest(()).at_most(self.header.delta_set_aside)
 
     def _state(self) -> dict[str, Json]:
         """The state after the entries up to the newest, as an entry of kind ``state`` states it."""
@@ -277,6 +295,7 @@ class Account:
         self.cells.reserve(entry.scope, entry.amount)
         if self.cells.exceeds(entry.scope, self.cap):
             tightest = self.cells.tightest(entry.scope)
+            tightest.require_exact()
             where = "".join(f" in cell {name}={cell}" for name, cell in tightest.cell.items())
             over, cap = self.header.text(tightest.load), self.header.text(self.cap)
             raise Broken(f"charged and reserved{where} are {over}, over the cap of {cap}")
@@ -289,6 +308,7 @@ class Account:
             return
         self._deltas.reserve(scope, delta)
         if self._deltas.exceeds(scope, self.header.delta_set_aside):
+            self._deltas.tightest(scope).require_exact()
             raise Broken("the charged delta is more than the delta set aside")
 
     def _settle(self, entry: Entry) -> None:

@@ -9,26 +9,33 @@ boxes cover are tried once; a branch ends when its upper bound does not exceed t
 are stored in a table. The upper bound counts each box in one of the partitions that it restricts and adds the largest
 cells, which is exact if no box restricts two partitions.
 
-The result is exact; a search of more than :data:`MAX_WORK` steps is refused. The service uses variable elimination
-instead, and states a bound beyond its limit of work. docs/adr/0013-balances-per-box.md compares both algorithms.
+The result of a search is exact. Where a search would take more than :data:`MAX_WORK` steps, the guard of the service
+decides (:mod:`app.verifier.joint_bounds`): a bound within the cap proves that the load is. The service admits by these
+bounds and by no others, so the verifier can check whatever the service admits (docs/proofs/lemmas.md, Theorem L).
+docs/adr/0013-balances-per-box.md compares the algorithms.
 """
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence, Set
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
-from app.verifier.dataset_export import Cell, Partition, Scope
+from app.verifier import joint_bounds
+from app.verifier.dataset_export import MAX_HASH_CELLS, Cell, Partition, Scope
+from app.verifier.joint_bounds import Bound, Domain, distinguishable
 
 MAX_WORK = 2**25
 """Boxes and cells that one search may visit: about ten seconds."""
+_MAX_HALVINGS = 10
+"""Each search of an account that was given up halves the work of later searches, so that few searches are long."""
 
 
 class TooComplex(ValueError):
-    """The search for the largest load exceeds the limit of work."""
+    """A search for the largest load exceeds the limit of work, and no bound takes its place."""
 
     def __str__(self) -> str:
         return (
-            "the scopes overlap in too many ways: the largest load of their joint cells takes too much work to compute"
+            "the scopes overlap in too many ways: the largest load of their joint cells takes too much work to "
+            "compute, and no bound shows that the load is within its limit"
         )
 
 
@@ -36,16 +43,27 @@ class TooComplex(ValueError):
 class Balance:
     """The amounts of one joint cell. ``cell`` maps the name of each partition to its cell.
 
-    A partition by upload is absent as long as no entry names an upload.
+    A partition by upload is absent as long as no entry names an upload. Where not ``is_exact``, charged plus reserved
+    is an upper bound for every joint cell, and its excess over the amounts of the cell counts as charged.
     """
 
     charged: int
     reserved: int
     cell: dict[str, Cell]
+    is_exact: bool = True
 
     @property
     def load(self) -> int:
         return self.charged + self.reserved
+
+    def at_most(self, load: int) -> "Balance":
+        """The balance under another upper bound of the load: the smaller of two bounds is a bound."""
+        return self if self.is_exact else replace(self, charged=min(self.load, load) - self.reserved)
+
+    def require_exact(self) -> None:
+        """Raises TooComplex before a load that is above a limit is called too large."""
+        if not self.is_exact:
+            raise TooComplex
 
 
 @dataclass(eq=False)
@@ -54,7 +72,7 @@ class _Box:
 
     Attributes:
         sides: the cells in each restricted partition.
-        home: the partition with the fewest cells in the box; None for the whole dataset.
+        home: the partition of which the box covers the smallest share; None for the whole dataset.
         load: charged plus reserved.
         charged: the charged part of the load.
         bound: an upper bound on the load of its joint cells; None before the first call of :meth:`exceeds`.
@@ -79,6 +97,9 @@ class JointCells:
         self._everywhere = 0
         self._by_home: dict[str, dict[Cell, int]] = {item.name: defaultdict(int) for item in self._partitions}
         self._peaks = {item.name: 0 for item in self._partitions}
+        # A partition by upload has no fixed number of cells, and counts as the finest.
+        self._n_cells = {item.name: MAX_HASH_CELLS if item.cells is None else len(item.cells) for item in partitions}
+        self._n_given_up = 0
 
     def reserve(self, scope: Scope, amount: int) -> None:
         """Adds an amount to every joint cell of the scope; a negative amount gives a reservation back."""
@@ -101,7 +122,7 @@ class JointCells:
         self._box(scope).charged += amount
 
     def exceeds(self, scope: Scope, limit: int) -> bool:
-        """Whether the load of a joint cell of the scope is above a limit."""
+        """Whether the load of a joint cell of the scope may be above a limit: no bound shows that none is."""
         if self._everywhere + sum(self._peaks.values()) <= limit:
             return False
         box = self._box(scope)
@@ -110,21 +131,32 @@ class JointCells:
         if box.bound > limit:
             # A threshold below the limit gives a bound that also answers later calls.
             threshold = limit - limit // 16
-            maximum = _Search(self, dict(scope), box.meets).largest(above=threshold)
-            box.bound = threshold if maximum is None else maximum[0]
+            maximum = self.largest(scope, above=threshold)
+            box.bound = threshold if maximum is None else maximum.load
         return box.bound > limit
 
     def tightest(self, scope: Scope) -> Balance:
-        """The joint cell of the scope with the largest load; of equal loads the first cell in canonical order."""
-        maximum = _Search(self, dict(scope), self._box(scope).meets).largest(above=-1)
-        assert maximum is not None, "loads are not negative"
-        load, cell = maximum
-        charged = sum(box.charged for box in self._boxes.values() if _covers(box, cell))
-        return Balance(charged=charged, reserved=load - charged, cell=dict(sorted(cell.items())))
+        """The joint cell of the scope with the largest load; of equal loads the first cell in canonical order.
 
-    def largest(self, scope: Scope, *, above: int) -> tuple[int, dict[str, Cell]] | None:
-        """The largest load in a scope and the first joint cell with it; None if it is not above a threshold."""
-        return _Search(self, dict(scope), self._box(scope).meets).largest(above=above)
+        Where the search takes too much work, an upper bound may stand in place of the load.
+        """
+        maximum = self.largest(scope, above=-1)
+        assert maximum is not None, "loads are not negative"
+        loaded = [box for box in self._boxes.values() if box.load]
+        reserved = sum(box.load - box.charged for box in loaded if _covers(box, maximum.cell))
+        return Balance(maximum.load - reserved, reserved, dict(sorted(maximum.cell.items())), maximum.is_exact)
+
+    def largest(self, scope: Scope, *, above: int) -> Bound | None:
+        """The largest load in a scope and the first joint cell with it, or an upper bound where the search takes too
+        much work; None if it is not above a threshold."""
+        search = _Search(self, dict(scope), self._box(scope).meets, max_work=MAX_WORK >> self._n_given_up)
+        try:
+            maximum = search.largest(above=above)
+        except TooComplex:
+            self._n_given_up = min(self._n_given_up + 1, _MAX_HALVINGS)
+            bound = self._guard(dict(scope), self._box(scope).meets)
+            return bound if bound.load > above else None
+        return None if maximum is None else Bound(*maximum, is_exact=True)
 
     @property
     def has_several(self) -> bool:
@@ -144,7 +176,7 @@ class JointCells:
         box = self._boxes.get(scope)
         if box is None:
             sides = {name: frozenset(cells) for name, cells in scope}
-            home = min(sides, key=lambda name: len(sides[name]), default=None)
+            home = joint_bounds.narrowest(sides, self._n_cells)
             box = self._boxes[scope] = _Box(sides, home)
             for name, cells in sides.items():
                 self._named[name].update(cells)
@@ -154,6 +186,27 @@ class JointCells:
                     if other is not box:
                         other.meets.append(box)
         return box
+
+    def _guard(self, sides: Mapping[str, tuple[Cell, ...]], meets: "Sequence[_Box]") -> Bound:
+        """The largest load in a box as the service computes it, or states a bound of it."""
+        domains = {}
+        for partition in self._partitions:
+            cells, n_cells = sides.get(partition.name) or partition.cells, self._n_cells[partition.name]
+            if cells is None:
+                # The load of an upload that no box names is at most that of any upload that some box names.
+                loaded = (box.sides.get(partition.name, ()) for box in self._boxes.values() if box.load)
+                cells = sorted(set[Cell]().union(*loaded))
+            elif partition.name in sides:
+                n_cells = len(cells)
+            if cells:
+                domains[partition.name] = Domain(cells, n_cells)
+        inside = {name: frozenset(cells) for name, cells in sides.items()}
+        boxes = [
+            ({name: side & inside.get(name, side) for name, side in box.sides.items()}, box.load)
+            for box in meets
+            if box.load
+        ]
+        return joint_bounds.largest(domains, boxes)
 
     def _bound_inside(self, sides: Mapping[str, tuple[Cell, ...]]) -> int:
         """An upper bound on the load of a box's joint cells: counts each box in its home and adds the largest cells."""
@@ -174,7 +227,9 @@ class _Search:
     the remaining boxes that restrict one of them, so the table stores this sum by the set of these boxes.
     """
 
-    def __init__(self, cells: JointCells, sides: Mapping[str, tuple[Cell, ...]], boxes: Sequence[_Box]) -> None:
+    def __init__(
+        self, cells: JointCells, sides: Mapping[str, tuple[Cell, ...]], boxes: Sequence[_Box], *, max_work: int
+    ) -> None:
         self._domains = [
             (partition.name, domain)
             for partition in cells.partitions
@@ -193,13 +248,13 @@ class _Search:
         ]
         self._last = [max(sides, default=-1) for sides in self._sides]
         self._solved: dict[tuple[int, tuple[int, ...]], tuple[int, dict[str, Cell] | None]] = {}
-        self._work = 0
+        self._work, self._max_work = 0, max_work
 
     def largest(self, *, above: int) -> tuple[int, dict[str, Cell]] | None:
         """The largest load above a threshold and the first joint cell with it; None if no load is above it.
 
         Raises:
-            TooComplex: the search takes more than :data:`MAX_WORK`.
+            TooComplex: the search takes more work than it may.
         """
         return self._largest(0, range(len(self._loads)), above)
 
@@ -228,7 +283,7 @@ class _Search:
             for cell in self._sides[box].get(depth, ()):
                 covering[cell].append(box)
         tried, best = set(), None
-        for cell in _distinguishable(domain, covering.keys()):
+        for cell in distinguishable(domain, covering.keys()):
             covered = tuple(covering.get(cell, ()))
             if covered in tried:
                 continue
@@ -251,20 +306,10 @@ class _Search:
 
     def _count(self, steps: int) -> None:
         self._work += steps
-        if self._work > MAX_WORK:
+        if self._work > self._max_work:
             raise TooComplex
 
 
-def _distinguishable(domain: Sequence[Cell], named: Set[Cell]) -> list[Cell]:
-    """Some cells of a domain and the first of the others, in canonical order.
-
-    Every box contains all or none of the other cells. A header of a few bytes can declare millions of cells, so no
-    code may visit each of them.
-    """
-    other = next((cell for cell in domain if cell not in named), None)
-    return sorted(named if other is None else {*named, other})
-
-
 def _covers(box: _Box, cell: Mapping[str, Cell]) -> bool:
-    """Whether a joint cell is in a box. A cell without an upload implies that no box restricts uploads."""
+    """Whether a joint cell is in a box with a load. A cell without an upload implies that no such box names uploads."""
     return all(cell[name] in cells for name, cells in box.sides.items())

@@ -3,68 +3,21 @@
 Both exports are read in step. Where the population names an entry of the member, the member's export is verified up to
 that entry. The entry must have the named hash, the stated load must be the largest load of the member's joint cells at
 that entry, and every entry in between that changes a load must have a load in the population.
-
-A reservation changes only the joint cells of its scope, so only a load above the current largest is searched for there.
-A reservation that is given back lowers the largest load only if its scope contains the joint cell with that load.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
 from app.verifier import dataset_replay
 from app.verifier.chain import Broken, Link
 from app.verifier.checkpoints import Checkpoint
-from app.verifier.dataset_export import Cell, Entry, Scope
+from app.verifier.dataset_export import Entry
 from app.verifier.dataset_replay import Account, Summary
 from app.verifier.export_lines import NotVerified, Reading
-from app.verifier.joint_cells import JointCells, TooComplex
+from app.verifier.joint_cells import TooComplex
+from app.verifier.largest_load import Largest, moves_load
 from app.verifier.population_export import Joined, Named, PopulationEntry, PopulationHeader
-
-
-class Largest:
-    """The largest load over the joint cells of an account.
-
-    Attributes:
-        load: in steps; None after a search exceeded the limit of work.
-    """
-
-    def __init__(self, cells: JointCells) -> None:
-        self._cells = cells
-        self._cell: Mapping[str, Cell] = {}
-        self.load: int | None = 0
-
-    def follow(self, entry: Entry) -> None:
-        """Applies the newest entry, after it was applied to the joint cells."""
-        if self.load is None or not (moves_load(entry.kind) or entry.kind == "load"):
-            return
-        scope: Scope = entry.scope
-        if entry.kind in ("void", "expire"):
-            if not _covers(entry.scope, self._cell):
-                return
-            self.load -= entry.amount
-            scope = ()
-        try:
-            maximum = self._cells.largest(scope, above=self.load)
-        except TooComplex:
-            self.load = None
-            return
-        if maximum is not None:
-            self.load, self._cell = maximum
-
-
-def moves_load(kind: str) -> bool:
-    """Whether entries of a kind reserve an amount or give it back. Charging a reservation changes no load."""
-    return kind in ("reserve", "void", "expire")
-
-
-def _covers(scope: Scope, cell: Mapping[str, Cell]) -> bool:
-    """Whether a joint cell is in a scope.
-
-    A cell that was found before any entry named an upload has no upload, and lies in no scope that names uploads: such
-    a scope would have raised the largest load, at a cell with an upload.
-    """
-    return all(cell.get(name) in cells for name, cells in scope)
 
 
 @dataclass(frozen=True)
@@ -73,16 +26,14 @@ class Compared:
 
     Attributes:
         ledger: the result of the member's export.
-        n_bounds: stated loads above the largest load of the joint cells. The service may state such a bound where jobs
-            restrict several partitions.
-        n_too_complex: stated loads that were not recomputed, because the search exceeded its limit of work.
+        n_bounds: stated loads above the largest load of the joint cells, or compared with an upper bound of it. The
+            service may state such a bound where jobs restrict several partitions.
         n_later: entries of the member that change a load, after the last one that the population names.
         n_overdue: those of them that are older than a checkpoint of exactly the population's entries.
     """
 
     ledger: Summary
     n_bounds: int
-    n_too_complex: int
     n_later: int
     n_overdue: int
 
@@ -102,7 +53,7 @@ class MemberLedger:
         self._largest = Largest(self._account.cells)
         self._file = file
         self._has_joined = False
-        self._n_bounds = self._n_too_complex = 0
+        self._n_bounds = 0
 
     @property
     def dataset(self) -> str:
@@ -189,7 +140,7 @@ class MemberLedger:
         ledger = self._reading.finished(self._account.summary)
         if not self._has_joined:
             raise NotVerified(1, "this dataset is not a member of the population", self._file)
-        return Compared(ledger, self._n_bounds, self._n_too_complex, n_later, n_overdue)
+        return Compared(ledger, self._n_bounds, n_later, n_overdue)
 
     @property
     def _account(self) -> Account:
@@ -217,16 +168,25 @@ class MemberLedger:
         return self._account.last
 
     def _compare(self, entry: PopulationEntry) -> None:
-        """Compares the stated load with the largest load of the member's joint cells."""
-        stated, actual, account = entry.amount, self._largest.load, self._account
-        if actual is None:
-            self._n_too_complex += 1
-        elif stated > actual and account.cells.has_several and stated <= account.highest_cap:
+        """Compares the stated load with the largest load of the member's joint cells, or with an upper bound of it.
+
+        The load before was not below the largest load. So the service may state, after a reservation, the larger of the
+        load before and the largest load in the scope, where the largest load of all cells is known as a bound only.
+        """
+        stated, account = entry.amount, self._account
+        if stated < self._largest.load:
+            self._largest.refine()
+        actual, is_exact = min(self._largest.load, account.highest_cap), self._largest.is_exact
+        if is_exact and stated == actual:
+            return
+        if account.cells.has_several and actual <= stated <= account.highest_cap:
             self._n_bounds += 1
-        elif stated != actual:
-            less = "less" if stated < actual else "more"
-            text = account.header.text
-            raise Broken(f"the load is {text(stated)}, {less} than the {text(actual)} in the ledger of {self.dataset}")
+            return
+        if stated < actual and not is_exact:
+            raise TooComplex
+        less = "less" if stated < actual else "more"
+        text = account.header.text
+        raise Broken(f"the load is {text(stated)}, {less} than the {text(actual)} in the ledger of {self.dataset}")
 
 
 def _unseen(member_entry: Entry, dataset: str) -> Broken:

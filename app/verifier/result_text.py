@@ -20,7 +20,7 @@ VERIFIED = "VERIFIED"
 CONSISTENT = "CONSISTENT"
 """Every check within the file holds, and nothing was there to compare the file with."""
 _BOUNDED = " (bounded)"
-"""A check used an upper bound, as the service may: the bound is within the cap, so the load is."""
+"""A load is known as an upper bound, as the service may state it: a bound within the cap shows that the load is."""
 
 
 def shown(line: object) -> str:
@@ -36,8 +36,20 @@ def _verdict(checkpoints: Sequence[object], *, is_bounded: bool = False) -> str:
     return (VERIFIED if checkpoints else CONSISTENT) + (_BOUNDED if is_bounded else "")
 
 
+def _verdict_of_dataset(summary: Summary) -> str:
+    return _verdict(summary.checkpoints, is_bounded=_is_bounded(summary))
+
+
+def _is_bounded(summary: Summary) -> bool:
+    """Whether the largest load of a dataset, or of the erased dataset that it continues, is an upper bound."""
+    erased = summary.compared
+    return not summary.tightest.is_exact or (erased is not None and _is_bounded(erased))
+
+
 def _verdict_of_population(summary: PopulationSummary) -> str:
-    return _verdict(summary.checkpoints, is_bounded=any(it.n_bounds for it in summary.compared.values()))
+    compared = summary.compared.values()
+    is_bounded = any(each.n_bounds or _is_bounded(each.ledger) for each in compared)
+    return _verdict(summary.checkpoints, is_bounded=is_bounded)
 
 
 def to_json(summary: Summary) -> dict[str, object]:
@@ -45,7 +57,7 @@ def to_json(summary: Summary) -> dict[str, object]:
     tightest = summary.tightest
     return {
         "verified": True,
-        "verdict": _verdict(summary.checkpoints),
+        "verdict": _verdict_of_dataset(summary),
         "dataset": summary.header.dataset,
         "accountant": summary.header.accountant,
         "adjacency": summary.header.adjacency,
@@ -60,6 +72,7 @@ def to_json(summary: Summary) -> dict[str, object]:
         "charged": summary.header.text(tightest.charged),
         "reserved": summary.header.text(tightest.reserved),
         "remaining": summary.header.text(max(summary.cap - tightest.load, 0)),
+        "exact": tightest.is_exact,
         "tightest_cell": tightest.cell,
         "last_hash": summary.last.hash,
         "checkpoints": [{"size": item.size, "at": item.at} for item in summary.checkpoints],
@@ -86,7 +99,7 @@ def to_text(summary: Summary) -> str:
     ]
     checks = "Chain, sequence, times, every balance, the cap at every step and every price were recomputed and hold."
     return "\n".join(
-        map(shown, [_verdict(summary.checkpoints), *_table(rows), checks, *_notes(summary), _tail(summary)])
+        map(shown, [_verdict_of_dataset(summary), *_table(rows), checks, *_notes(summary), _tail(summary)])
     )
 
 
@@ -172,6 +185,11 @@ def _table(rows: Sequence[tuple[str, object]]) -> list[str]:
 def _notes(summary: Summary) -> list[str]:
     """What the checks of a dataset's entries cannot show, except for its end."""
     notes = []
+    if not summary.tightest.is_exact:
+        notes.append(
+            "BOUNDED: the scopes overlap in too many ways to compute the largest load of a joint cell. What is charged "
+            "is an upper bound, and what remains a lower bound. That no admission passed the cap is shown."
+        )
     if summary.continued is not None and summary.compared is None:
         notes.append(
             f"NOT CHECKED: that the opening load is what {summary.continued.dataset} had spent. Give the export of "
@@ -198,8 +216,10 @@ def _opening_load(summary: Summary) -> list[tuple[str, object]]:
 def _population_notes(summary: PopulationSummary) -> list[str]:
     """What the checks of a population's export cannot show."""
     notes = []
-    if whole := [dataset for dataset, comparison in summary.compared.items() if not comparison.n_too_complex]:
-        notes.append(f"Every entry about {', '.join(whole)} agrees with that dataset's export, which was verified.")
+    if summary.compared:
+        notes.append(
+            f"Every entry about {', '.join(summary.compared)} agrees with that dataset's export, which was verified."
+        )
     if unchecked := _unchecked(summary):
         notes.append(
             f"NOT CHECKED: the loads of {', '.join(unchecked)}. To check that they are right and complete, give the "
@@ -217,13 +237,8 @@ def _differences(compared: Compared) -> list[str]:
     notes = []
     if compared.n_bounds:
         notes.append(
-            f"{compared.n_bounds} loads are upper bounds, above the largest load of its joint cells; this is allowed "
-            "where jobs restrict several partitions."
-        )
-    if compared.n_too_complex:
-        notes.append(
-            f"NOT CHECKED: {compared.n_too_complex} loads were not recomputed, because that takes too much work: "
-            "they may be too small. Each names an entry of the dataset's export, which was verified."
+            f"{compared.n_bounds} loads are upper bounds, not below the largest load of its joint cells; this is "
+            "allowed where jobs restrict several partitions."
         )
     if compared.n_later:
         notes.append(
@@ -243,7 +258,6 @@ def _compared(compared: Compared | None) -> dict[str, object] | None:
         return None
     return {
         "bounds": compared.n_bounds,
-        "too_complex": compared.n_too_complex,
         "later_entries": compared.n_later,
         "overdue_entries": compared.n_overdue,
         "ledger": to_json(compared.ledger),

@@ -11,10 +11,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from app.privacy.partitions import HashPartition, Partitions
-from app.verifier import joint_cells
+from app.verifier import joint_bounds, joint_cells
 from app.verifier.dataset_export import Entry, Partition
 from app.verifier.joint_cells import JointCells, TooComplex
-from app.verifier.member_comparison import Largest
+from app.verifier.largest_load import Largest
 from tests.support.loads import BoxAmount, loads_of
 
 PARTITIONS = (
@@ -102,15 +102,21 @@ def test_without_partitions_there_is_one_cell() -> None:
     assert cells.exceeds((), 3)
 
 
-def test_entangled_boxes_past_the_limit_are_refused_and_not_guessed_at(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_load_past_the_limit_of_work_is_a_bound_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     cells = JointCells(PARTITIONS)
     for shard, region in product(range(3), ("EU", "US")):
         cells.reserve((("region", (region,)), ("shard", (shard,))), 1 + shard)
     assert cells.tightest(()).load == 3
     monkeypatch.setattr(joint_cells, "MAX_WORK", 10)
-    with pytest.raises(TooComplex, match="takes too much work"):
-        cells.tightest(())
-    assert not cells.exceeds((), 12), "a bound answers this one"
+    assert (cells.tightest(()).load, cells.tightest(()).is_exact) == (3, True), "an elimination is within its limit"
+    monkeypatch.setattr(joint_bounds, "MAX_ELIMINATION_WORK", 10)
+    bound = cells.tightest(())
+    assert (bound.load, bound.is_exact) == (6, False), "two boxes of 3 reach one row of shards"
+    assert (bound.at_most(5).load, bound.at_most(7).load) == (5, 6)
+    with pytest.raises(TooComplex, match="no bound shows that the load is within its limit"):
+        bound.require_exact()
+    assert cells.exceeds((), 5), "not shown to be within"
+    assert not cells.exceeds((), 6), "a bound is a proof"
 
 
 def test_a_thousand_entangled_boxes_are_composed_as_the_service_composes_them() -> None:
@@ -168,23 +174,29 @@ def test_the_largest_load_is_followed_through_any_history(jobs: Any, data: st.Da
         assert largest.load == max(carried.values())
 
 
-def test_the_largest_load_is_not_guessed_at_once_it_is_too_complex(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_largest_load_is_a_bound_where_it_is_too_complex(monkeypatch: pytest.MonkeyPatch) -> None:
     cells = JointCells(PARTITIONS)
     largest = Largest(cells)
     for shard, region in product(range(3), ("EU", "US")):
         scope = (("region", (region,)), ("shard", (shard,)))
         cells.reserve(scope, 1)
         largest.follow(_entry("reserve", scope, 1))
-    assert largest.load == 1
+    assert (largest.load, largest.is_exact) == (1, True)
     largest.follow(_entry("charge", (), 1))
     assert largest.load == 1, "what was held is charged, and carries as much"
     monkeypatch.setattr(joint_cells, "MAX_WORK", 3)
+    monkeypatch.setattr(joint_bounds, "MAX_ELIMINATION_WORK", 3)
     cells.reserve((), 2)
     largest.follow(_entry("reserve", (), 2))
-    assert largest.load is None
+    assert (largest.load, largest.is_exact) == (5, False)
+    cells.reserve((), -2)
+    largest.follow(_entry("void", (), 2))
+    assert (largest.load, largest.is_exact) == (5, False), "still a bound"
+    largest.refine()
+    assert (largest.load, largest.is_exact) == (3, False)
     monkeypatch.undo()
-    largest.follow(_entry("reserve", (), 2))
-    assert largest.load is None, "what came before is not known any more"
+    largest.refine()
+    assert (largest.load, largest.is_exact) == (1, True)
 
 
 def _entry(kind: str, scope: Any, amount: int) -> Entry:

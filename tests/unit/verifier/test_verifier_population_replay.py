@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 
-from app.verifier import joint_cells
+from app.verifier import joint_bounds, joint_cells
 from app.verifier.export_lines import NotVerified
 from app.verifier.member_comparison import MemberLedger
 from app.verifier.population_replay import PopulationSummary, verify
+from tests.support.export_writers import chained
 
 People = Callable[..., Any]
 HASHES = [{"name": "shard", "kind": "hash", "cells": 3}, {"name": "half", "kind": "hash", "cells": 2}]
@@ -45,9 +46,7 @@ def test_members_are_compared_entry_by_entry(people: People) -> None:
     summary = checked(population, "ds_b", "ds_a")
     assert set(summary.compared) == {"ds_a", "ds_b"}
     assert summary.compared["ds_a"].ledger.tightest.load == 175 * 10**7
-    assert [
-        (compared.n_bounds, compared.n_too_complex, compared.n_later) for compared in summary.compared.values()
-    ] == [(0, 0, 0)] * 2
+    assert [(compared.n_bounds, compared.n_later) for compared in summary.compared.values()] == [(0, 0)] * 2
 
 
 def test_spend_before_a_late_join_counts_and_restricts_later_admissions(people: People) -> None:
@@ -165,20 +164,24 @@ def test_a_member_that_sets_delta_aside_is_refused(people: People) -> None:
     )
 
 
-def test_loads_that_are_too_complex_are_taken_as_stated_and_counted(
+def test_a_load_past_the_limit_of_work_is_compared_with_a_bound(
     people: People, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Once the largest load is unknown it stays unknown, though later boxes are simple again."""
-    population = people(cap="90").join("ds_a", cap="90", partitions=HASHES).job("ds_a", "jb_0", "1")
+    """A load is right if it is at least a bound: then it is at least the largest load, too."""
+    population = people(cap="90").join("ds_a", cap="90", partitions=HASHES)
     boxes = [{"shard": [shard], "half": [half]} for shard in range(3) for half in range(2)]
     for number, scope in enumerate(boxes):
         population.step("ds_a", "reserve", f"jb_1{number}", "0.25", scope=scope)
-    for number, scope in enumerate(boxes):
-        population.step("ds_a", "void", f"jb_1{number}", "0.25", scope=scope)
-    monkeypatch.setattr(joint_cells, "MAX_WORK", 8)
+    population.step("ds_a", "reserve", "jb_2", "1")
+    monkeypatch.setattr(joint_cells, "MAX_WORK", 0)
+    assert checked(population, "ds_a").compared["ds_a"].n_bounds == 0, "an elimination is within its limit"
+    monkeypatch.setattr(joint_bounds, "MAX_ELIMINATION_WORK", 8)
+    assert population.entries[-1]["amount"] == "1.25"
+    assert failure(population, "ds_a").reason.startswith("the scopes overlap in too many ways")
+    population.entries[-1]["amount"] = "1.5"  # as the service states a bound: two boxes lie in one shard
+    population.entries = chained(population.entries)
     compared = checked(population, "ds_a").compared["ds_a"]
-    assert (compared.n_bounds, 4 < compared.n_too_complex < 13) == (0, True)
-    assert compared.ledger.tightest.load == 10**9
+    assert (compared.n_bounds, compared.ledger.tightest.is_exact) == (1, False)
 
 
 def test_a_load_is_no_older_than_the_entry_that_it_names(people: People) -> None:
