@@ -85,9 +85,11 @@ class WorkersHere:
 
 
 @contextmanager
-def workers_here(folder: Path, *, n_workers: int) -> Iterator[WorkersHere]:
-    """Runs a scheduler and workers until the block ends."""
+def workers_here(folder: Path, *, n_workers: int, is_tcp: bool = False) -> Iterator[WorkersHere]:
+    """Runs a scheduler and workers until the block ends; ``is_tcp``: other processes reach them, too."""
     inside = {"protocol": "inproc://", "local_directory": str(folder)}
+    if is_tcp:
+        inside |= {"protocol": "tcp://", "host": "127.0.0.1"}
     workers = {
         number: {"cls": WorkerHere, "options": {**inside, "nthreads": 1, "plugins": (RowsKeptApart(),)}}
         for number in range(n_workers)

@@ -1,12 +1,17 @@
 """Tests that rows on several machines, of which some are lost, give the forest of all rows together."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from app.forests import remote
 from app.forests.catalogue import plan
+from app.forests.data.coded_rows import CodedRows
+from app.forests.data.encoding import Encoding
 from app.forests.forest_release import grow
 from app.forests.remote import Branch, Call, CodedDistributedRows, Question, ShardStates, StateMissing
+from app.forests.trees.tree_histograms import Assignment
 from tests.privacy.noiseless import REQUESTS, Noiseless, as_codes
 from tests.support.machines import Machines, shards_of
 from tests.support.reweighted import SCHEMA, rows
@@ -30,6 +35,64 @@ def test_a_brief_question_is_refused_without_a_state() -> None:
     states = ShardStates(lambda: pytest.fail("rows were read for a question that cannot be answered"))
     with pytest.raises(StateMissing):
         states.answer(Question((Branch(-1, 0, ()), Branch(0, 1, ())), Call("leaf_histogram")))
+
+
+def test_a_state_that_is_behind_or_ahead_of_a_question_is_not_counted() -> None:
+    """Two machines may hold one shard; whoever answered the last question, the other one has not moved its rows."""
+    request, values = REQUESTS["mrf"], rows(100)
+    encoding = Encoding.of(SCHEMA, 4)
+    [read] = shards_of(as_codes(values, replace(request, parameters={**request.parameters, "n_bins": 4}), SCHEMA))
+    take = Branch(0, 0, (Call("take", ("LocalHistograms", encoding, Assignment())),))
+    splits = {"threshold": np.zeros(1, dtype=np.uint8), "equals": np.zeros(1, dtype=np.bool_)}
+    down = [
+        Call("descend", (), {name: np.repeat(value, 2**level) for name, value in splits.items()}
+             | {"feature": np.full(2**level, level, dtype=np.int32)})
+        for level in range(3)
+    ]  # fmt: skip
+
+    def asked(skipped: int, n_calls: int) -> Question:
+        calls = (Call("of_tree", (0,)), *down)
+        tree = Branch(1, skipped, calls[skipped:n_calls])
+        return Question((Branch(-1, 0, ()), take, tree), Call("leaf_histogram"))
+
+    expected = [ShardStates(read).answer(asked(0, n_calls)) for n_calls in (1, 2, 3, 4)]
+    assert len({counted.shape for counted in expected}) == 4
+    machine = ShardStates(read)
+    for n_calls in (2, 4, 1, 3):  # forth and back
+        np.testing.assert_array_equal(machine.answer(asked(0, n_calls)), expected[n_calls - 1])
+    machine.answer(asked(0, 1))
+    for skipped, n_calls in ((2, 3), (3, 3), (3, 4)):
+        with pytest.raises(StateMissing):
+            machine.answer(asked(skipped, n_calls))
+        machine.answer(asked(0, 1))
+    machine.answer(asked(0, 4))
+    with pytest.raises(StateMissing):
+        machine.answer(asked(1, 3))
+
+
+def test_rows_that_a_form_used_up_are_read_again_and_states_that_nobody_asks_for_are_dropped() -> None:
+    request = REQUESTS["mrf"]
+    [read] = shards_of(as_codes(rows(100), request, SCHEMA))
+    n_reads = iter(range(10))
+
+    def reading() -> CodedRows:
+        next(n_reads)
+        return read()
+
+    encoding, machine = read().features.public, ShardStates(reading)
+
+    def asked(number: int) -> Question:
+        take = Branch(number, 0, (Call("take", ("LocalHistograms", encoding, Assignment())),))
+        return Question(
+            (Branch(-1, 0, ()), take, Branch(number + 1, 0, (Call("of_tree", (0,)),))), Call("leaf_histogram")
+        )
+
+    for number in (0, 10):
+        assert machine.answer(asked(number)).sum() == 100
+        assert machine._states.keys() == {-1, number, number + 1}
+    assert next(n_reads) == 2
+    assert machine.answer(Question((Branch(-1, 0, ()),), Call("code_counts", (0,)))).sum() == 100
+    assert machine._states.keys() == {-1}
 
 
 @pytest.mark.parametrize("method", ["__class__", "_columns", "of", "read"])

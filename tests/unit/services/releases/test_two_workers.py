@@ -23,7 +23,7 @@ from app.forests.forest_release import code_request, grow
 from app.privacy.partitions import Partitions
 from app.services.jobs.task import PartRows
 from app.services.releases import dask_fleet
-from app.services.releases.dask_fleet import Connection, DaskFleet
+from app.services.releases.dask_fleet import ClusterFailed, Connection, DaskFleet
 from tests.privacy.noiseless import REQUESTS, Noiseless
 from tests.support.plans import request_for
 from tests.support.stored_part import SCHEMA, stored_part
@@ -79,13 +79,16 @@ def fleet_of(rows: Any) -> DaskFleet:
     return fleet
 
 
-def before_question(monkeypatch: pytest.MonkeyPatch, act: Callable[[int], None]) -> None:
-    """Calls a function with the number of each question, after the question was divided among workers."""
+def before_question(monkeypatch: pytest.MonkeyPatch, act: Callable[[int], None], *, is_divided: bool = True) -> None:
+    """Calls a function with the number of each question, after or before the question is divided among workers."""
     divided, numbers = DaskFleet._groups, iter(range(10**6))
 
     def groups(fleet: DaskFleet, ends_at: float) -> list[tuple[str, list[str]]]:
+        if not is_divided:
+            act(next(numbers))
         by_worker = divided(fleet, ends_at)
-        act(next(numbers))
+        if is_divided:
+            act(next(numbers))
         return by_worker
 
     monkeypatch.setattr(DaskFleet, "_groups", groups)
@@ -223,6 +226,46 @@ def test_a_worker_that_is_behind_answers_the_whole_question(
     require_equal(exact(priced, rows), exact(priced, here(part, priced)))
 
 
+@pytest.mark.parametrize("name", FORESTS)
+def test_workers_that_answer_by_turns_each_answer_in_the_state_of_the_question(
+    name: str, connection: Connection, part: PartRows, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both hold all receipts, so that the one that is not asked does not move its rows."""
+    priced = plan(REQUESTS[name], SCHEMA)
+    rows = connection.rows(part, SCHEMA, priced, keep_unlabelled=False)
+    addresses, numbers = sorted(connection.client.nthreads()), iter(range(10**6))
+    connection.client.replicate(list(fleet_of(rows)._receipts.values()), n=2)
+
+    def by_turns(fleet: DaskFleet, _ends_at: float) -> list[tuple[str, list[str]]]:
+        return [(addresses[next(numbers) // 3 % 2], list(fleet._orders))]
+
+    monkeypatch.setattr(DaskFleet, "_groups", by_turns)
+    require_equal(exact(priced, rows), exact(priced, here(part, priced)))
+
+
+def test_a_job_reads_every_upload_of_its_scope(connection: Connection, part: PartRows, tmp_path: Path) -> None:
+    priced, other = plan(REQUESTS["mrf"], SCHEMA), stored_part(tmp_path, n_rows=300)
+    both = replace(part, row_files=(*part.row_files, *other.row_files))
+    counted = connection.rows(both, SCHEMA, priced, keep_unlabelled=False).code_counts(0)
+    np.testing.assert_array_equal(counted, here(both, priced).code_counts(0))
+    assert counted.sum() > here(part, priced).code_counts(0).sum()
+
+
+def test_a_question_that_one_worker_cannot_answer_fails_the_job(
+    workers: WorkersHere, connection: Connection, part: PartRows
+) -> None:
+    """The sum of the others would leave rows out."""
+    priced = plan(REQUESTS["mrf"], SCHEMA)
+    rows = connection.rows(part, SCHEMA, priced, keep_unlabelled=False)
+    for shards in workers.memories.of.values():
+        for states in shards.values():
+            states._states.clear()
+            states._read = None  # as if the file could not be read again
+        break
+    with pytest.raises(ClusterFailed):
+        rows.code_counts(0)
+
+
 class Counting(Noiseless):
     """Counts draws."""
 
@@ -239,16 +282,17 @@ class Counting(Noiseless):
         return super().discrete_laplace(shape, inverse_scale=inverse_scale)
 
 
+@pytest.mark.parametrize("is_divided", [True, False])
 @pytest.mark.parametrize("name", FORESTS)
 def test_a_worker_that_dies_costs_a_recount_and_no_draw(
-    name: str, part: PartRows, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    name: str, is_divided: bool, part: PartRows, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     priced, alone, together = plan(REQUESTS[name], SCHEMA), Counting(), Counting()
     expected = grow(priced, SCHEMA, here(part, priced), alone, on_tree_done=lambda: None)
     with workers_here(tmp_path, n_workers=2) as workers, workers.connected() as connection:
         rows = connection.rows(part, SCHEMA, priced, keep_unlabelled=False)
         lost = sorted(workers.memories.of)[0]
-        before_question(monkeypatch, lambda number: workers.lose(lost) if number == 4 else None)
+        before_question(monkeypatch, lambda number: workers.lose(lost) if number == 4 else None, is_divided=is_divided)
         forest = grow(priced, SCHEMA, rows, together, on_tree_done=lambda: None)
         assert workers.memories.of.keys() != {lost}
         assert lost not in workers.memories.of
