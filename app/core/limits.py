@@ -122,7 +122,11 @@ MAX_UPLOAD_COLUMNS = 2 * MAX_FEATURES
 DECODER_MEMORY_BYTES = 1024**3
 MAX_DECODERS = 2  # Processes of one machine that decode uploads of Parquet or Arrow at the same time
 DECODER_CPU_S = 1_200  # Seconds of CPU time of the process that decodes an upload
-DECODER_SILENCE_S = 600  # Seconds after which a decoding process that sends nothing counts as stuck
+DECODER_SILENCE_S = 600  # Seconds after which a decoding process that sends nothing, or takes nothing, counts as stuck
+DECODER_WAIT_S = 3_600  # Seconds that the service waits for a decoding process in all
+MAX_BLOCK_ROWS = 2**17  # Rows of an upload that are in memory at a time, besides those of a row group
+# Bytes of the cells of such rows, as the decoding process counts them: what the service builds takes a few times more.
+MAX_BLOCK_BYTES = 4 * 1024 * 1024
 # Of the cells of a column of an upload, the share that may be undeclared or out of bounds unless the owner accepts
 # more.
 MAX_UNREAD_PERCENT = 5

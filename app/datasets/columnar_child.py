@@ -54,7 +54,6 @@ from app.datasets.upload_bodies import BodyForm
 _IN, _OUT = 0, 1
 
 Emit: TypeAlias = Callable[[Piece], None]
-_SLICE_BYTES = 2 * 1024 * 1024
 _BATCH_CELLS = 2**20
 _BATCH_ROWS = (2**8, 2**15)
 """Fewest and most rows of a batch of Parquet; between them, a batch has ``_BATCH_CELLS`` cells."""
@@ -71,7 +70,9 @@ _WORDS = {
 
 _BUFFER_BYTES = 64 * 1024
 _AHEAD_BYTES = 256 * 1024
-_FLOAT_BYTES = 8
+_CELL_BYTES = 8
+"""Bytes of any cell: of a float, or of the offset and the code that the service has beside a text. A text may be empty,
+and an index of it takes one byte."""
 _EXACT_INTEGERS = 2.0**53
 _NUMBER_BYTES = 40  # bytes of a number as text, at most
 
@@ -386,24 +387,24 @@ def _kind(name: str, numbers: Collection[str], categories: Collection[str]) -> _
 def _write(batches: Iterator[pa.RecordBatch], kinds: Sequence[_Kind], emit: Emit) -> None:
     for batch in batches if kinds else ():  # a table without columns can claim billions of rows in a few bytes
         cells = zip(batch.columns, kinds, strict=True)
-        most = _SLICE_BYTES // max(sum(_most_bytes(*column) for column in cells), 1)
-        n_rows = min(max(most, 1), max(batch.num_rows, 1))
+        most = limits.MAX_BLOCK_BYTES // sum(_most_bytes(*column) for column in cells)
+        n_rows = min(max(most, 1), limits.MAX_BLOCK_ROWS)
         for start in range(0, batch.num_rows, n_rows):
             for piece in _packed(batch.slice(start, n_rows), kinds):
                 emit(piece)
 
 
 def _most_bytes(column: pa.Array, kind: _Kind) -> int:
-    """The bytes of the longest cell of a column, computed before a dictionary is unfolded."""
+    """What is built from the longest cell of a column, in bytes, computed before a dictionary is unfolded."""
     if kind is _Kind.NUMBER and has_numbers(column.type):
-        return _FLOAT_BYTES
+        return _CELL_BYTES
     cells = column.dictionary if pa.types.is_dictionary(column.type) else column
     if not has_text(cells.type):
-        return _NUMBER_BYTES
+        return _CELL_BYTES + _NUMBER_BYTES
     longest = pc.max(pc.binary_length(cells.cast(pa.large_string()))).as_py() or 0
     if longest > limits.MAX_CSV_LINE_BYTES:
         raise BodyRefused(BodyProblem.LONG_LINE)
-    return int(longest)
+    return _CELL_BYTES + int(longest)
 
 
 def _packed(batch: pa.RecordBatch, kinds: Sequence[_Kind]) -> list[Piece]:
@@ -419,11 +420,16 @@ def _packed(batch: pa.RecordBatch, kinds: Sequence[_Kind]) -> list[Piece]:
 def _column(column: pa.Array, kind: _Kind) -> NDArray[np.float64] | Texts:
     if kind is _Kind.NUMBER and (has_numbers(column.type) or pa.types.is_boolean(column.type)):
         return _numbers(column)
-    if kind is _Kind.CATEGORY and pa.types.is_dictionary(column.type) and len(column.dictionary) < MAX_DIFFERENT_TEXTS:
+    if kind is _Kind.CATEGORY and pa.types.is_dictionary(column.type) and _is_sent_once(column):
         offsets, text = offsets_and_text(_cells(column.dictionary))
         if len(text) <= _DICTIONARY_BYTES:
             return _in_dictionary(column, offsets, text)
     return Texts(*offsets_and_text(_cells(column)))
+
+
+def _is_sent_once(column: pa.DictionaryArray) -> bool:
+    """Whether a dictionary is sent itself: it has few texts, and no more of them than the column has rows."""
+    return len(column.dictionary) <= min(MAX_DIFFERENT_TEXTS - 1, len(column))
 
 
 def _in_dictionary(column: pa.Array, offsets: NDArray[np.int32], text: memoryview) -> Texts:

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Collection, Mapping, Sequence
 from types import MappingProxyType
 from typing import BinaryIO, Self
@@ -34,6 +35,7 @@ _SUSPECTED = {
     BodyProblem.LONG_LINE: suspicions.LONG_ROW,
 }
 _CPU_TIME = ("the CPU time for decoding the upload in seconds", limits.DECODER_CPU_S)
+_TIME = ("the time for decoding the upload in seconds", limits.DECODER_WAIT_S)
 
 
 class ColumnarSource:
@@ -64,6 +66,7 @@ class ColumnarSource:
         self._declared = frozenset(declared)
         self._reading = threading.Lock()
         self._n_waiting = 0
+        self._waited_s = 0.0
         self._has_ended = False
         self._child = subprocess.Popen(
             [sys.executable, "-m", "app.datasets.columnar_child"],
@@ -77,8 +80,8 @@ class ColumnarSource:
         )
         assert self._child.stdin is not None
         assert self._child.stdout is not None
-        self._descriptor, self._poller = self._child.stdout.fileno(), select.poll()
-        self._poller.register(self._descriptor, select.POLLIN)
+        self._rows, self._requests = self._child.stdout.fileno(), self._child.stdin.fileno()
+        os.set_blocking(self._requests, False)  # a process that was taken over may take nothing
         if sys.platform == "linux":  # a pipe holds 64 KiB otherwise, and the two processes would often wait
             for pipe in (self._child.stdin, self._child.stdout):
                 with contextlib.suppress(PermissionError):
@@ -148,24 +151,36 @@ class ColumnarSource:
 
     def _fill(self, buffer: memoryview) -> int:
         """Some bytes from the child, at least one; raises what :meth:`_exactly` raises."""
-        is_ready = self._poller.poll(limits.DECODER_SILENCE_S * 1_000)
-        n_read = os.readv(self._descriptor, [buffer]) if is_ready else 0
+        self._wait_for(self._rows, select.POLLIN)
+        n_read = os.readv(self._rows, [buffer])
         if not n_read:
             raise self._broken()
         return n_read
 
     def _write(self, text: bytes) -> None:
-        assert self._child.stdin is not None
+        """Sends bytes to the child; raises what :meth:`_exactly` raises."""
+        unsent = memoryview(text)
         with contextlib.suppress(BrokenPipeError):  # the child has ended; the next read says so
-            self._child.stdin.write(text)
-            self._child.stdin.flush()
+            while unsent:
+                self._wait_for(self._requests, select.POLLOUT)
+                unsent = unsent[os.write(self._requests, unsent) :]
+
+    def _wait_for(self, descriptor: int, event: int) -> None:
+        """Waits until the child sends or takes bytes: not for long, and not for a byte now and then for ever."""
+        poller, began_s = select.poll(), time.monotonic()
+        poller.register(descriptor, event)
+        is_ready = poller.poll(limits.DECODER_SILENCE_S * 1_000)
+        self._waited_s += time.monotonic() - began_s
+        if not is_ready or self._waited_s > limits.DECODER_WAIT_S:
+            raise self._broken()
 
     def _broken(self) -> GrovekeeperError:
-        """The refusal of a body on which the child ended without a verdict, or broke the protocol."""
+        """The refusal of a body on which the child ended without a verdict, took too long, or broke the protocol."""
         self._has_ended = True
         self._child.kill()
-        is_late = self._child.wait() == -signal.SIGXCPU
-        return TooLarge(*_CPU_TIME) if is_late else _of(BodyProblem.MALFORMED, [""])
+        if self._child.wait() == -signal.SIGXCPU:
+            return TooLarge(*_CPU_TIME)
+        return TooLarge(*_TIME) if self._waited_s > limits.DECODER_WAIT_S else _of(BodyProblem.MALFORMED, [""])
 
     def _refusal(self, verdict: bytearray) -> GrovekeeperError | None:
         """The refusal that the child reports, of which only known words and declared names are taken over."""

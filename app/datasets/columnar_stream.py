@@ -55,8 +55,8 @@ MAX_DIFFERENT_TEXTS = 256
 
 _COUNT = struct.Struct("<I")
 _NUMBERS, _TEXT, _DICTIONARY = b"NTD"
-_MAX_BLOCK_BYTES = 16 * 1024 * 1024
-_MAX_HEADER_BYTES = 64 * 1024 * 1024
+_MAX_BLOCK_BYTES = 4 * limits.MAX_BLOCK_BYTES
+_MAX_HEADER_BYTES = 8 * 1024 * 1024
 
 
 class BodyProblem(StrEnum):
@@ -160,7 +160,7 @@ class Blocks:
     def __init__(self, stream: Stream, *, max_bytes: int) -> None:
         self._stream = stream
         self._max_bytes = max_bytes
-        self._n_bytes = 0
+        self._n_bytes = self._n_block_bytes = 0
         self._order: Sequence[int] = ()
 
     def read_header(self) -> list[str]:
@@ -197,11 +197,12 @@ class Blocks:
     def _block(self, n_read: int) -> list[pa.Array] | None:
         """The next block; ``None`` at the end. A refusal names the first row that did not arrive."""
         try:
+            self._n_block_bytes = 0
             start = self._first_byte()
             if start is None:
                 return None
             (n_rows,) = _COUNT.unpack(start + self._exactly(_COUNT.size - 1).tobytes())
-            if n_rows > _MAX_BLOCK_BYTES // 8:
+            if n_rows > limits.MAX_BLOCK_ROWS:
                 raise _broken()
             return [self._column(kind, n_rows) for kind in self._exactly(len(self._order)).tobytes()]
         except RowsInvalid as refusal:
@@ -224,10 +225,7 @@ class Blocks:
 
     def _count_unfolded(self, texts: pa.Array, indices: NDArray[np.uint8]) -> None:
         """Counts the bytes that the texts of the rows have, as if they had been sent for each row."""
-        n_bytes = int(pc.binary_length(texts).to_numpy().take(indices).sum(dtype=np.int64))
-        if n_bytes > _MAX_BLOCK_BYTES:
-            raise _broken()
-        self._count_bytes(n_bytes)
+        self._count_bytes(int(pc.binary_length(texts).to_numpy().take(indices).sum(dtype=np.int64)))
 
     def _texts(self, n_texts: int) -> pa.Array:
         offsets = self._exactly(4 * (n_texts + 1)).view("<u4")
@@ -263,8 +261,11 @@ class Blocks:
 
     def _count_bytes(self, n_bytes: int) -> None:
         self._n_bytes += n_bytes
+        self._n_block_bytes += n_bytes
         if self._n_bytes > self._max_bytes:
             raise TooLarge("the unpacked upload in bytes", self._max_bytes)
+        if self._n_block_bytes > _MAX_BLOCK_BYTES:
+            raise _broken()
 
 
 def _strings(offsets: NDArray[np.int32], text: bytes) -> pa.Array:

@@ -318,7 +318,8 @@ class _Upload:
         n_columns = len(self.columns) + (self._unit is not None)
         try:
             for block in _reader(text, n_columns=n_columns, on_ragged_row=self._skip_ragged_row):
-                yield block.columns
+                for start in range(0, block.num_rows, limits.MAX_BLOCK_ROWS):  # a row can be two bytes
+                    yield block.slice(start, limits.MAX_BLOCK_ROWS).columns
                 self._n_parsed_rows += block.num_rows
         except pa.ArrowInvalid:
             is_readable = False

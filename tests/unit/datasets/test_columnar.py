@@ -23,7 +23,7 @@ import pytest
 from app.core import limits
 from app.core.errors import GrovekeeperError, RowsInvalid, TooLarge
 from app.datasets import columnar_child as decoding
-from app.datasets import columnar_source, row_files
+from app.datasets import columnar_source, fingerprints, row_files
 from app.datasets.columnar_child import BodyRefused, decode
 from app.datasets.columnar_source import ColumnarSource
 from app.datasets.columnar_stream import (
@@ -43,7 +43,7 @@ from app.datasets.unit_names import RAW
 from app.datasets.upload_bodies import BodyForm
 from app.forests.data.schema import Feature, Label, Schema
 from tests.support.columnar import COLUMNAR, body_of
-from tests.support.uploads import DATA_KEY, Ingestion, stored_table
+from tests.support.uploads import DATA_KEY, GOOD_ROW, HEADER, Ingestion, stored_table
 
 CANARY = "canary-7f3a"
 ROWS: dict[str, list[Any]] = {
@@ -386,8 +386,61 @@ def test_a_dictionary_bomb_is_unfolded_piece_by_piece() -> None:
 
     with pytest.raises(EnoughError):
         decode(io.BytesIO(_bomb(10_000, limits.MAX_CSV_LINE_BYTES)), BodyForm.ARROW_STREAM, [], emit)
-    assert longest < 3 * 1024 * 1024
+    assert longest <= limits.MAX_BLOCK_BYTES
     assert _refused(_bomb(10, limits.MAX_CSV_LINE_BYTES + 1), BodyForm.ARROW_STREAM) is BodyProblem.LONG_LINE
+
+
+@pytest.mark.parametrize(
+    "cells",
+    [
+        pa.DictionaryArray.from_arrays(pa.array(np.zeros(2**19, np.int8)), pa.array([""])),
+        pa.DictionaryArray.from_arrays(pa.array(np.zeros(2**19, np.int8)), pa.array(["", *map(str, range(250))])),
+        pa.array([""] * 2**19),
+        pa.nulls(2**19, pa.string()),
+        pa.nulls(2**19, pa.null()),
+        pa.array(np.zeros(2**19, np.int8)),
+        pa.array(np.zeros(2**19, np.bool_)),
+    ],
+    ids=["one text", "few texts", "texts", "nulls", "nothing", "numbers", "truth values"],
+)
+@pytest.mark.parametrize("form", COLUMNAR)
+@pytest.mark.parametrize("n_columns", [1, 40])
+def test_cells_of_no_bytes_count_as_what_is_built_from_them(cells: pa.Array, form: BodyForm, n_columns: int) -> None:
+    """105 columns of empty categories, 293 KB in a body, took 2.75 GB of the service: 2²¹ rows were a block."""
+    names = [f"c{place}" for place in range(n_columns)]
+    body = body_of(pa.table([cells.slice(0, 2**21 // (n_columns + 3))] * n_columns, names), form, compression="zstd")
+    blocks = Blocks(io.BytesIO(_stream(body, form, categories=names)), max_bytes=limits.MAX_UPLOAD_CSV_BYTES)
+    blocks.place_columns(range(len(blocks.read_header())))
+    n_rows = [len(block[0]) for block in blocks.blocks()]
+    assert sum(n_rows) == len(cells.slice(0, 2**21 // (n_columns + 3)))
+    assert max(n_rows) <= limits.MAX_BLOCK_ROWS
+    assert max(n_rows) * n_columns <= limits.MAX_BLOCK_BYTES // 8
+
+
+def test_many_dictionaries_are_not_sent_with_every_few_rows() -> None:
+    """The bytes of a block follow its rows: 2,000 columns have two thousand dictionaries."""
+    texts = pa.array([f"{number:0200d}" for number in range(250)])
+    cells = pa.DictionaryArray.from_arrays(pa.array(np.zeros(64, np.uint8)), texts)
+    names = [f"c{place}" for place in range(1_000)]
+    body = body_of(pa.table([cells] * len(names), names), BodyForm.ARROW_STREAM)
+    stream = _stream(body, BodyForm.ARROW_STREAM, categories=names)
+    assert len(stream) < 2 * 64 * len(names) * 200
+    assert _cells(stream) == [[f"{0:0200d}"] * 64] * len(names)
+
+
+def test_the_rows_of_a_block_of_csv_have_the_same_limit(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A row can be two bytes, so that half a million fit into the text that the parser takes at a time."""
+    monkeypatch.setattr(limits, "MAX_BLOCK_ROWS", 10)
+    ingest, read = Ingestion(tmp_path), list[int]()
+    of_rows = fingerprints.Fingerprints.of_rows
+
+    def watched(prints: Any, columns: Any) -> Any:
+        read.append(len(columns[0]))
+        return of_rows(prints, columns)
+
+    monkeypatch.setattr(fingerprints.Fingerprints, "of_rows", watched)
+    assert ingest(HEADER + GOOD_ROW * 25).n_rows == 25
+    assert read == [10, 10, 5]
 
 
 def test_rows_without_a_column_are_not_counted() -> None:
@@ -514,7 +567,7 @@ def _texts(*offsets: int, text: bytes = b"abc", indices: list[int] | None = None
 _TEXTS = _texts(0, 1, 3)
 _NAMES = packed_names(["a", "b"])
 _BLOCK = _block(2, _TEXTS, np.array([1.5, np.nan]))
-_MANY = MAX_DIFFERENT_TEXTS + 1
+_MANY, _TOO_MANY = MAX_DIFFERENT_TEXTS + 1, limits.MAX_BLOCK_ROWS + 1
 
 
 @pytest.mark.parametrize(
@@ -539,6 +592,9 @@ _MANY = MAX_DIFFERENT_TEXTS + 1
         _NAMES + _block(2, _texts(0, 2, 1, indices=[0, 0]), np.zeros(2)),
         _NAMES + _block(2, _texts(*[0] * _MANY, 3, indices=[0, 0]), np.zeros(2)),
         _NAMES + _block(100, _texts(0, 2**20, text=bytes(2**20), indices=[0] * 100), np.zeros(100)),
+        _NAMES + _block(_TOO_MANY, np.zeros(_TOO_MANY), np.zeros(_TOO_MANY)),
+        packed_names(["a"] * 20) + _block(limits.MAX_BLOCK_ROWS, *[np.zeros(limits.MAX_BLOCK_ROWS)] * 20),
+        packed_names(["a"] * 20) + _block(1, *[_texts(0, 2**20, text=bytes(2**20))] * 20),
     ],
 )
 def test_a_stream_of_rows_is_believed_nothing(sent: bytes) -> None:
@@ -595,6 +651,27 @@ def test_a_silent_child_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
         pytest.raises(RowsInvalid),
     ):
         _read(rows)
+
+
+def test_a_child_that_takes_nothing_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It asks for bytes of the body, and does not read the answer, for which a pipe has no room."""
+    head = columnar_source.HEAD.pack(columnar_source.READ, RANGE.size) + RANGE.pack(0, 2**20)
+    _replace_child(monkeypatch, f"import os, signal; os.write(1, {head * 8!r}); signal.pause()")
+    with ColumnarSource(io.BytesIO(bytes(2**20)), BodyForm.PARQUET, declared=[]) as rows:
+        monkeypatch.setattr(limits, "DECODER_SILENCE_S", 0.2)
+        with pytest.raises(RowsInvalid):
+            _read(rows)
+
+
+def test_a_child_that_sends_a_byte_now_and_then_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    _replace_child(monkeypatch, "import os, time\nwhile True: os.write(1, b'T'); time.sleep(0.05)")
+    monkeypatch.setattr(limits, "DECODER_WAIT_S", 0.3)
+    with (
+        ColumnarSource(io.BytesIO(b"body"), BodyForm.PARQUET, declared=[]) as rows,
+        pytest.raises(TooLarge, match="time for decoding"),
+    ):
+        while True:
+            rows._exactly(1)
 
 
 def test_closing_ends_a_read_that_waits(monkeypatch: pytest.MonkeyPatch) -> None:
