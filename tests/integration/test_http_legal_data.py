@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from tests.support.databases import on_one_server
-from tests.support.server import CSV, Server, training
+from tests.support.server import CSV, Server, new_idempotency_key, training
 
 LABEL: dict[str, Any] = {"name": "y", "classes": ["no", "yes"]}
 NUMBER: dict[str, Any] = {"name": "x", "type": "numeric", "lower": 0, "upper": 1}
@@ -54,6 +54,12 @@ CASES: dict[str, tuple[list[dict[str, Any]], str, dict[str, Any]]] = {
 }  # fmt: skip
 
 
+JUDGED = (
+    *("a header and no rows", "one class only", "unknown and empty labels only", "only missing cells"),
+    *("values out of bounds", "255 categories with missing"),
+)
+"""Cases whose rows are profiled, too, and on which a model is evaluated by every metric."""
+
 pytestmark = on_one_server
 ALGORITHMS = ("mrf", "rdt-mv")
 """Splits that are selected by private counts, and random splits."""
@@ -74,6 +80,24 @@ def test_legal_data_is_accepted_trained_and_charged(server: Server, case: str) -
         assert answer.status_code == 200, answer.text
         assert all(abs(sum(row) - 1) < 1e-9 for row in answer.json()["probabilities"])
     assert server.admin.http.get(f"/ledger/{dataset}").json()["charged"] == "1"
+    if case in JUDGED:
+        _profile_and_evaluate(server, dataset, str(job["model_id"]))
+        assert server.admin.http.get(f"/ledger/{dataset}").json()["charged"] == "2"
+
+
+def _profile_and_evaluate(server: Server, dataset: str, model: str) -> None:
+    http = server.admin.http
+    asked = {"epsilon": "0.5", "metrics": ["accuracy", "confusion", "auroc"]}
+    for path, body, output in (
+        (f"/datasets/{dataset}/profiles", {"epsilon": "0.5"}, "profile"),
+        (f"/models/{model}/evaluations", asked, "evaluation"),
+    ):
+        accepted = http.post(path, json=body, headers=new_idempotency_key())
+        assert accepted.status_code == 202, accepted.text
+        job = server.ended(accepted.json()["job_id"])
+        assert job["state"] == "succeeded", job
+        card = http.get(f"/{output}s/{job[f'{output}_id']}")
+        assert card.status_code == 200, card.text
 
 
 def test_empty_cells_of_a_partition_are_cells(server: Server) -> None:

@@ -15,6 +15,7 @@ from app.core.object_store import ObjectStore
 from app.datasets import private_rows
 from app.forests.catalogue import plan
 from app.forests.forest_release import grow
+from app.forests.remote import ShardStates
 from app.services.releases import dask_fleet, shard_tasks
 from app.services.releases.dask_fleet import ClusterFailed, Connection, DaskFleet
 from app.worker.dask_process import QuietScheduler, RowsKept
@@ -95,16 +96,33 @@ def test_workers_drop_the_rows_when_the_connection_ends(connection: Connection, 
     assert not shard_tasks._HERE.shards
 
 
+@pytest.mark.parametrize(
+    ("owner", "name"), [(private_rows, "shards"), (private_rows, "read_shard"), (ShardStates, "answer")]
+)
 def test_a_task_that_fails_says_and_logs_nothing(
-    connection: Connection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    connection: Connection,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    owner: object,
+    name: str,
 ) -> None:
+    """Dividing a file, reading a shard, and counting it."""
+
     def unreadable(*_args: object, **_named: object) -> None:
         raise ValueError("39, Ann")
 
-    monkeypatch.setattr(private_rows, "read_shard", unreadable)
+    monkeypatch.setattr(owner, name, unreadable)
     part = stored_part(tmp_path)
     with pytest.raises(ClusterFailed) as caught:
-        connection.rows(part, SCHEMA, plan(REQUESTS["mrf"], SCHEMA), keep_unlabelled=False)
+        connection.rows(part, SCHEMA, plan(REQUESTS["mrf"], SCHEMA), keep_unlabelled=False).code_counts(0)
     assert "Ann" not in caplog.text + str(caught.value)
     assert part.data_key.secret.hex() not in caplog.text
-    assert shard_tasks.count(b"", b"", b"") == shard_tasks.FAILED
+    assert "Compute Failed" not in caplog.text, "Dask's line with the arguments of a task that raised"
+    assert caught.value.__cause__ is None
+
+
+def test_a_message_that_cannot_be_read_is_one_opaque_failure() -> None:
+    for task in (shard_tasks.divide, shard_tasks.hold, shard_tasks.count):
+        n_messages = task.__code__.co_argcount
+        assert task(*[b""] * n_messages) == shard_tasks.FAILED

@@ -184,7 +184,7 @@ def test_jobs_whose_answers_dask_still_has_get_answers_of_their_own(
     monkeypatch.setattr(Client, "submit", lambda *args, **named: kept.append(submit(*args, **named)) or kept[-1])
     priced, other = plan(REQUESTS["mrf"], SCHEMA), stored_part(tmp_path, n_rows=300)
     with workers.connected("one") as first, workers.connected("two") as second:
-        parts = [part, other, replace(part, scope={"shard": (2,)})]
+        parts = [part, replace(part, scope={"shard": (2,)}), other]
         for connection, order in ((first, parts), (second, reversed(parts))):
             for one in order:
                 rows = connection.rows(one, SCHEMA, priced, keep_unlabelled=False)
