@@ -333,13 +333,21 @@ def erase_unit(
 ) -> None:
     """Erase the rows of one unit. Spend stays spent."""
     if unit == "-":
-        unit = sys.stdin.readline().removeprefix("\ufeff").rstrip("\r\n")
+        unit = _only_line(sys.stdin.read())
     confirm(call.output, f"Erase the rows of this unit from {dataset} for good?", yes=yes)
     answer = call.ask(lambda client: client.erase_unit(dataset, unit))
     n_rows = "the" if answer["erased"] is None else answer["erased"]
     call.output.say(f"erased {n_rows} rows from {answer['dataset_name']}; what was spent stays in the ledger")
     if answer["similar_units"]:
         call.output.say(f"note: {answer['similar_units']} {_SIMILAR_UNITS}")
+
+
+def _only_line(text: str) -> str:
+    """The one value of a unit column that standard input holds."""
+    unit = text.removeprefix("\ufeff").rstrip("\r\n")
+    if "\n" in unit:
+        raise typer.BadParameter("standard input has more than one line; one command erases one unit")
+    return unit
 
 
 @app.command("erase-upload")

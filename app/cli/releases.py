@@ -192,8 +192,10 @@ def _show(output: Output, evaluation: dict[str, Any], *, receipt: bool) -> None:
 
 
 def _auroc(auroc: dict[str, Any] | None) -> str | None:
-    if auroc is None or auroc["estimate"] is None:
+    if auroc is None:
         return None
+    if auroc["estimate"] is None:
+        return "not told: the noise outweighs the rows of a class"
     return f"{auroc['estimate']:.3f} (± {auroc['noise_sd']:.3f})"
 
 
@@ -206,12 +208,14 @@ def _majority(majority: dict[str, Any] | None) -> str:
 
 
 def _percent(accuracy: dict[str, Any] | None) -> dict[str, str]:
-    """A noisy accuracy with its two intervals; nothing where no accuracy was released.
+    """A noisy accuracy with its two intervals, or why it tells nothing; nothing where no accuracy was released.
 
     The second covers noise and sampling error, each with probability 0.95, so both with 0.90 at least.
     """
-    if accuracy is None or accuracy["estimate"] is None:
+    if accuracy is None:
         return {}
+    if accuracy["estimate"] is None:
+        return {"accuracy": "not told: the noise outweighs the counts"}
     return {
         "accuracy": f"{accuracy['estimate']:.1%}",
         "95 % interval, evaluated rows": _interval(accuracy["interval"]),

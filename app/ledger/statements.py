@@ -103,6 +103,10 @@ class Balance:
             return self
         return replace(self, room=room, limited_by=limited_by)
 
+    def unless_erased(self, *, is_erased: bool) -> "Balance":
+        """The balance of a dataset, which leaves nothing to any job once the dataset is erased."""
+        return self.within(0, "erased") if is_erased else self
+
     @property
     def load(self) -> int:
         """Charges and reservations together."""

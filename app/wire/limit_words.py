@@ -4,7 +4,15 @@ from collections.abc import Mapping
 from typing import Literal, TypeAlias
 
 LimitedBy: TypeAlias = Literal[
-    "cap", "population", "largest_job", "quota", "frozen", "erasure_due", "approval_above", "delta_set_aside"
+    "cap",
+    "population",
+    "largest_job",
+    "quota",
+    "frozen",
+    "erasure_due",
+    "erased",
+    "approval_above",
+    "delta_set_aside",
 ]
 """The limit that decides how much one job may reserve now; ``cap`` also where others leave the same amount."""
 
@@ -15,6 +23,7 @@ _WORDS: Mapping[LimitedBy, str] = {
     "quota": "a quota of your key",
     "frozen": "the freeze of the dataset",
     "erasure_due": "the date of erasure, which has come",
+    "erased": "the erasure of the dataset",
     "approval_above": "the rule of the dataset for approvals, for which a charge at once cannot wait",
     "delta_set_aside": "the part of δ that is set aside",
 }

@@ -20,7 +20,15 @@ from pydantic import ValidationError
 from sqlalchemy import delete, text
 
 from app.core import limits
-from app.core.errors import BudgetExceeded, DatasetDeleted, InvalidRequest, NotFound, RoleMissing, TooLarge
+from app.core.errors import (
+    BudgetExceeded,
+    DatasetDeleted,
+    InvalidRequest,
+    NeedsApproval,
+    NotFound,
+    RoleMissing,
+    TooLarge,
+)
 from app.ledger import control, tables
 from app.services.datasets.erase import delete_dataset
 from app.services.execution import charge, run_job
@@ -38,7 +46,7 @@ from tests.support.environments import environment, version_in
 from tests.support.locks import waits_for
 from tests.support.member_scene import POPULATION, MemberScene
 from tests.support.receiver import Receiver, listening, may_reach_loopback
-from tests.support.ruled import SECOND, grant
+from tests.support.ruled import SECOND, grant, set_rules
 
 LOOPBACK = (ip_network("127.0.0.0/8"),)
 ALL = ["job.queued", "job.started", "job.ended", "request.refused"]
@@ -91,6 +99,16 @@ def test_a_job_and_a_refusal_are_told_in_order_and_with_public_facts(
     assert (events[2]["job"], events[3]["problem"], events[3]["by"]) == (job_id, "budget-exceeded", OWNER.key_id)
     assert len({event["id"] for event in events}) == 4
     assert (_waiting(scene), deliver_due(here)) == (0, 0)
+
+
+def test_a_refusal_for_want_of_an_approval_is_told(scene: Scene, here: Installation, receiver: Receiver) -> None:
+    webhook = _told(here, scene, receiver.url)
+    set_rules(scene, approval_above="0.1")
+    with pytest.raises(NeedsApproval):
+        scene.charge_external(key="a", epsilon="0.5")
+    assert deliver_due(here) == 1
+    (event,) = receiver.events(webhook.secret)
+    assert (event["type"], event["problem"]) == ("request.refused", "needs-approval")
 
 
 def test_a_low_budget_is_told_once_for_each_fall_below_the_threshold(

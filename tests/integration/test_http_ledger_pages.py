@@ -94,6 +94,7 @@ def test_entries_are_searched_by_job_key_and_cell(idle_server: Server) -> None:
     nothing = section(browser.get(path, params={"job": "jb_nothing"}).text, "entries")
     assert "No entry matches." in nothing
     assert browser.get(path, params={"cursor": "x"}).status_code == 422
+    assert browser.get(path, params={"cell": "shard=99"}).status_code == 422, "no filter is left out without a word"
 
 
 def test_the_api_searches_as_the_page_does_and_lists_in_order(idle_server: Server) -> None:
@@ -158,6 +159,16 @@ def test_what_is_left_and_what_fits_are_explained_by_one_limit(idle_server: Serv
     assert "<strong>0</strong>, limited by a quota of your key" in page
     page = browser.get(f"/ui/datasets/{dataset}/train", params={"algorithm": "rdt-ta", "epsilon": "0.1"}).text
     assert "Nothing fits now, limited by a quota of your key." in page
+
+
+def test_nothing_is_left_to_a_job_of_an_erased_dataset(idle_server: Server) -> None:
+    dataset, http = idle_server.uploaded()["id"], idle_server.admin.http
+    http.delete(f"/datasets/{dataset}").raise_for_status()
+    listed = next(each for each in http.get("/ledger?limit=500").json()["datasets"] if each["account"] == dataset)
+    shown = http.get(f"/datasets/{dataset}").json()["account"]
+    for balance in (http.get(f"/ledger/{dataset}").json(), listed, shown):
+        assert (balance["available"], balance["limited_by"]) == ("0", "erased")
+        assert balance["remaining"] == balance["cap"], "nothing was spent"
 
 
 def test_an_ambiguous_name_lists_the_ids_of_its_keys(idle_server: Server) -> None:

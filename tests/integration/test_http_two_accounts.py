@@ -1,12 +1,15 @@
 """Jobs on two datasets over HTTP: both accounts pay or neither pays, and answers name each part's dataset."""
 
 import io
+import re
+from html import unescape
 from typing import Any
 
 import pytest
 
 from app.verifier.dataset_replay import verify
 from tests.support.databases import on_one_server
+from tests.support.pages import signed_in
 from tests.support.server import SCHEMA, Server, new_idempotency_key, training
 
 PARAMETERS = {"n_estimators": 2, "max_depth": 2}
@@ -54,6 +57,13 @@ def test_a_job_on_two_datasets_is_quoted_charged_and_shown_on_both(server: Serve
     assert "adds the sum of the two prices" in card["unlabelled"]["persons_in_both"]
     rows = [{"age": age, "height": 1.5, "sex": "Male"} for age in (10, 90)]
     assert server.admin.http.post(f"/models/{job['model_id']}/predict", json={"rows": rows}).status_code == 200
+    browser = signed_in(server, server.admin)
+    both = f"1 ε on {labelled['name']}, 2 ε on {unlabelled['name']}"
+    for path in (f"/ui/jobs/{job['id']}", f"/ui/jobs?dataset={labelled['id']}"):
+        assert both in " ".join(re.sub(r"<[^>]*>", "", browser.get(path).text).split()), path
+    page = unescape(browser.get(f"/ui/models/{job['model_id']}").text)
+    assert card["unlabelled"]["persons_in_both"] in page
+    assert f"{unlabelled['name']}</a>, its second dataset, it adds:" in page
 
 
 @on_one_server

@@ -17,7 +17,7 @@ from app.api.pages.words import unit_of
 from app.api.requests import BodyRoute, KeptHeads, Page, limited
 from app.api.streams import exported
 from app.core import limits, stamps
-from app.core.errors import RoleMissing
+from app.core.errors import InvalidRequest, RoleMissing
 from app.ledger.tables import EntryKind
 from app.services import populations
 from app.services.datasets import show
@@ -69,6 +69,8 @@ def show_account(visit: Visitor, account: str, page: Page, fields: Annotated[Sea
     """Show the entries of an account, newest first, its cap and guarantee, and how to verify them."""
     balance = balances.show_balance(*visit.by, account, scope={}).model_dump()
     cells = {f"{part['name']}={cell['cell']}": (part, cell) for part in balance["partitions"] for cell in part["cells"]}
+    if fields.cell and fields.cell not in cells:
+        raise InvalidRequest.at("/cell", "unknown-cell")
     chosen = cells.get(fields.cell)
     search = Search(
         kinds=[EntryKind(fields.kind)] if fields.kind else None,

@@ -46,6 +46,7 @@ class _Shown:
         alias: the alias whose moves are shown.
         prediction: class, probability, and whether the class is the label.
         changed: the features whose number is out of its bounds.
+        unseen: the features whose category is not declared.
     """
 
     form: str = ""
@@ -53,6 +54,7 @@ class _Shown:
     row: Mapping[str, str] = field(default_factory=dict)
     prediction: Sequence[tuple[str, float, bool]] | None = None
     changed: Sequence[str] = ()
+    unseen: Sequence[str] = ()
 
 
 @model_pages.get("")
@@ -152,7 +154,10 @@ def _prediction(visit: Visit, model_id: str, row: Mapping[str, str]) -> _Shown:
     (label,), (probabilities,) = answer["labels"], answer["probabilities"]
     classes = zip(answer["classes"], probabilities, strict=True)
     listed = sorted(((name, share, name == label) for name, share in classes), key=lambda item: -item[1])
-    return _Shown("prediction", row=row, prediction=listed, changed=list(answer["counts"]["clamped"]))
+    counts = answer["counts"]
+    return _Shown(
+        "prediction", row=row, prediction=listed, changed=list(counts["clamped"]), unseen=list(counts["unseen"])
+    )
 
 
 def _value(feature: Mapping[str, Any], text: str) -> str | int | float | None:

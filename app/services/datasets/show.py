@@ -114,7 +114,7 @@ def _out(
             "id": row.id,
             "name": row.name,
             "continues": continues,
-            "account": balance.shown,
+            "account": balance.unless_erased(is_erased=dataset.is_deleted).shown,
             "schema": row.schema,
             "adjacency": dataset.adjacency.value,
             "privacy_unit": dataset.privacy_unit,

@@ -11,7 +11,7 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
-from app.core.errors import BudgetExceeded, Frozen, GrovekeeperError, QuotaExceeded
+from app.core.errors import BudgetExceeded, Frozen, GrovekeeperError, NeedsApproval, QuotaExceeded
 from app.jobs import queue
 from app.jobs.states import UNFINISHED, EndReason, JobState
 from app.jobs.tables import JobRow
@@ -25,7 +25,12 @@ JOB_STARTED = "job.started"
 JOB_ENDED = "job.ended"
 REFUSED = "request.refused"
 BUDGET_LOW = "budget.low"
-_REFUSALS = {BudgetExceeded: "budget-exceeded", QuotaExceeded: "quota-exceeded", Frozen: "frozen"}
+_REFUSALS = {
+    BudgetExceeded: "budget-exceeded",
+    QuotaExceeded: "quota-exceeded",
+    NeedsApproval: "needs-approval",
+    Frozen: "frozen",
+}
 
 
 def end_job(session: Session, row: JobRow, *, state: JobState, reason: EndReason | None, at: datetime) -> None:

@@ -138,7 +138,10 @@ def list_balances(installation: Installation, principal: Principal, page: PageRe
             lambda dataset: dataset.weight,
         )
         balances = statements.balances_for(session, [dataset.id for dataset in shown], principal.key_id)
-        listed = [balance_out(Account(dataset), balances[dataset.id]) for dataset in shown]
+        listed = [
+            balance_out(Account(dataset), balances[dataset.id].unless_erased(is_erased=dataset.is_deleted))
+            for dataset in shown
+        ]
         return BalanceList(datasets=listed, next=following)
 
 
@@ -211,7 +214,7 @@ def _of_dataset(
     ]
     allowance = rules.allowance(session, dataset.id, principal.key_id)
     limit = statements.printable_at(highest, cap=detail.balance.cap, load=detail.load)
-    balance = detail.balance.within(allowance.room, allowance.limited_by)
+    balance = detail.balance.within(allowance.room, allowance.limited_by).unless_erased(is_erased=dataset.is_deleted)
     return AccountBalance.model_validate(
         {
             **_members(Account(dataset), balance),

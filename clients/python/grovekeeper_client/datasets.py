@@ -45,7 +45,7 @@ class Balance:
         available: the most that one job of the key may cost now: less than the rest where a population's cap or the
             rules leave less.
         limited_by: the limit that decides ``available``: ``cap``, ``population``, ``largest_job``, ``quota``,
-            ``frozen`` or ``erasure_due``.
+            ``frozen``, ``erasure_due`` or ``erased``.
         largest_that_fits: the largest ε of one job.
         tightest_cell: cell by partition.
     """

@@ -11,9 +11,11 @@ import json
 import os
 import re
 import secrets
+import socket
 import ssl
 import tempfile
 import time
+import urllib.request
 import weakref
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -198,7 +200,9 @@ class Transport:
                 problem = _problem(response)
             except httpx.TransportError as error:
                 if last or not (isinstance(error, _NEVER_SENT) or request.may_arrive_twice):
-                    raise Unreachable(self.url, _reason(error), request.headers.get("Idempotency-Key")) from error
+                    raise Unreachable(
+                        self.url, _reason(error, self.url), request.headers.get("Idempotency-Key")
+                    ) from error
                 self._sleep(_backoff_s(attempt))
                 continue
             if last or not _is_worth_repeating(problem, request):
@@ -269,24 +273,47 @@ def _backoff_s(attempt: int) -> float:
     return min(step * (1 + secrets.randbelow(512) / 1024), MAX_WAIT_S)
 
 
-def _is_of_tls(error: BaseException) -> bool:
-    """Whether something listens and does not speak TLS, or has a certificate that is not accepted."""
+def _cause(error: BaseException) -> BaseException:
+    """The error of the system below an error of the HTTP library."""
     cause: BaseException | None = error
-    while cause is not None and not isinstance(cause, ssl.SSLError):
+    while cause is not None and not isinstance(cause, OSError):
         cause = cause.__cause__ or cause.__context__
-    return cause is not None
+    return cause or error
 
 
-def _reason(error: httpx.TransportError) -> str:
+def _reason(error: httpx.TransportError, url: str) -> str:
+    if isinstance(error, httpx.ConnectError | httpx.ConnectTimeout | httpx.ProxyError):
+        return _reason_of_no_connection(_cause(error)) + _through_proxy(url)
     match error:
-        case httpx.ConnectError() if _is_of_tls(error):
-            return "no TLS connection could be made: an address of a service without TLS begins with http://"
-        case httpx.ConnectError() | httpx.ConnectTimeout():
-            return "nothing listens there"
         case httpx.TimeoutException():
             return "it took too long"
         case _:
             return "the connection broke off"
+
+
+def _reason_of_no_connection(cause: BaseException) -> str:
+    match cause:
+        case ssl.SSLCertVerificationError():
+            return (
+                f"its certificate is not accepted ({cause.verify_message}); SSL_CERT_FILE can name the certificate of "
+                "a private authority"
+            )
+        case ssl.SSLError():
+            return "no TLS connection could be made: an address of a service without TLS begins with http://"
+        case socket.gaierror():
+            return "no machine of that name is known here"
+        case _:
+            return "nothing listens there"
+
+
+def _through_proxy(url: str) -> str:
+    """A clause where the environment names a proxy for an address: what does not answer may be the proxy."""
+    address = httpx.URL(url)
+    proxies = urllib.request.getproxies()
+    name = next((name for name in (address.scheme, "all") if name in proxies), None)
+    if name is None or urllib.request.proxy_bypass(address.host):
+        return ""
+    return f", or the proxy that {name.upper()}_PROXY names does not answer"
 
 
 def _host(url: str) -> str:

@@ -40,6 +40,19 @@ def test_without_a_terminal_a_command_requires_yes_instead_of_asking(run: Run, s
     assert not service.requests
 
 
+@pytest.mark.parametrize("typed", ["ann\n", "\ufeffann\r\n", "ann"])
+def test_a_unit_is_read_from_standard_input(run: Run, service: Any, typed: str) -> None:
+    assert run("datasets", "erase-unit", "census", "-", "--yes", input=typed).exit_code == 0
+    assert json.loads(service.requests[-1].content) == {"unit": "ann"}
+
+
+def test_several_units_on_standard_input_erase_none(run: Run, service: Any) -> None:
+    result = run("datasets", "erase-unit", "census", "-", "--yes", input="ann\nbob\n")
+    assert result.exit_code == ExitCode.WRONG_USE
+    assert "one command erases one unit" in " ".join(result.stderr.split())
+    assert not service.requests
+
+
 def test_before_an_upload_is_erased_the_question_says_what_stays(run: Run, service: Any) -> None:
     asked = run("datasets", "erase-upload", "census", "ep_1", input="n\n")
     assert "places of their units stay taken" in asked.stderr

@@ -1,6 +1,9 @@
 """Retries of the client never pay twice, errors keep the whole problem document, and addresses and keys are found."""
 
 import json
+import socket
+import ssl
+import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -112,6 +115,42 @@ def test_waits_grow_and_end_with_the_attempts() -> None:
     assert [low <= wait <= 1.5 * low for low, wait in zip((0.2, 0.4, 0.8, 1.6), service.waits, strict=True)] == [
         True
     ] * 4
+
+
+def _caused(error: Exception, cause: Exception) -> Exception:
+    error.__cause__ = cause
+    return error
+
+
+def _refused_certificate() -> ssl.SSLCertVerificationError:
+    error = ssl.SSLCertVerificationError("x")
+    error.verify_message = "self-signed certificate"
+    return error
+
+
+@pytest.mark.parametrize(
+    ("cause", "said"),
+    [
+        (_refused_certificate(), r"not accepted \(self-signed certificate\); SSL_CERT_FILE"),
+        (ssl.SSLError("wrong version number"), "begins with http://"),
+        (socket.gaierror("x"), "no machine of that name"),
+        (ConnectionRefusedError("x"), "nothing listens there$"),
+    ],
+)
+def test_what_kept_a_connection_from_being_made_is_said(
+    cause: Exception, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(urllib.request, "getproxies", dict)
+    service = Service(*[_caused(httpx.ConnectError("x"), cause)] * 5)
+    with pytest.raises(Unreachable, match=said):
+        service.client().dataset("census")
+
+
+def test_a_proxy_that_the_environment_names_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(urllib.request, "getproxies", lambda: {"http": "http://127.0.0.1:9"})
+    service = Service(*[httpx.ConnectError("x")] * 5)
+    with pytest.raises(Unreachable, match="or the proxy that HTTP_PROXY names does not answer"):
+        service.client().dataset("census")
 
 
 def test_the_first_arrival_that_still_runs_is_waited_for() -> None:
