@@ -117,8 +117,15 @@ def options(
 
 
 def main() -> None:
-    """The ``grovekeeper`` command. On a terminal that cannot show ε, it prints a question mark and continues."""
+    """The ``grovekeeper`` command.
+
+    On a terminal that cannot show ε, it prints a question mark and continues. A file or a pipe gets UTF-8, whatever the
+    terminal shows: a question mark there would change a declaration or an export.
+    """
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="replace")
+            if stream.isatty():
+                stream.reconfigure(errors="replace")
+            else:
+                stream.reconfigure(encoding="utf-8")
     app()

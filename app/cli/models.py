@@ -241,7 +241,7 @@ def _json(text: bytes, what: str) -> Any:
         WrongUse: the text is not JSON; or it has an infinity, for which there is no JSON.
     """
     with suppress(ValueError, RecursionError):
-        return json.loads(text, parse_constant=_missing, object_pairs_hook=json_text.unique)
+        return json.loads(text, parse_constant=_missing, parse_float=number_of, object_pairs_hook=json_text.unique)
     return json_value(text, what)
 
 
@@ -259,18 +259,23 @@ def from_csv(lines: Iterable[str], schema: Mapping[str, Any]) -> Rows:
     """
     numbers = {feature["name"] for feature in schema["features"] if feature["type"] != "categorical"}
     label = schema["label"]["name"]
-    reader = csv.DictReader(lines, strict=True)
+    reader = csv.reader(lines, strict=True)
     rows = []
     try:
-        if len(set(reader.fieldnames or ())) < len(reader.fieldnames or ()):
+        header = next(reader, [])
+        if len(set(header)) < len(header):
             raise WrongUse("the header names a column twice")
         for cells in reader:
-            if None in cells or None in cells.values():
+            if not cells:
+                if len(header) > 1:
+                    continue
+                cells = [""]  # an empty line of a file of one column is its empty cell, as R and spreadsheets write it
+            if len(cells) != len(header):
                 raise WrongUse(f"line {reader.line_num} has not as many cells as the header")
             rows.append(
                 {
                     name: _number(name, text, line=reader.line_num) if name in numbers else text or None
-                    for name, text in cells.items()
+                    for name, text in zip(header, cells, strict=True)
                     if name != label
                 }
             )

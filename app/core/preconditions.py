@@ -25,7 +25,10 @@ def etag_of(*facts: object) -> str:
 
 
 def condition_of(field: str | None) -> Condition:
-    """The condition in a field ``If-Match``. A weak tag never holds.
+    """The condition in a field ``If-Match``.
+
+    A tag names a state, not the bytes of an answer. So a tag that a proxy made weak, when it compressed the answer,
+    names the same state.
 
     Raises:
         InvalidRequest: the field is no list of entity tags.
@@ -34,7 +37,7 @@ def condition_of(field: str | None) -> Condition:
         return None
     if not _IF_MATCH.fullmatch(field):
         raise InvalidRequest.at("/If-Match", "malformed", accepted=["*, or the ETag of an answer, with its quotes"])
-    return frozenset(tag.strip('"') for tag in re.findall(rf"\*|{_TAG}", field))
+    return frozenset(tag.removeprefix("W/").strip('"') for tag in re.findall(rf"\*|{_TAG}", field))
 
 
 def require_unchanged(condition: Condition, etag: str | None) -> None:

@@ -301,6 +301,22 @@ def find(session: Session, reference: str) -> Dataset:
     return Dataset(row)
 
 
+def confirm_named(session: Session, reference: str, *, among: Sequence[str] | None) -> None:
+    """Confirms that the filter of a list names a dataset, erased or not: an empty list would say that it has nothing.
+
+    Args:
+        among: ids of the datasets that the caller sees; ``None``: all.
+
+    Raises:
+        NotFound: no such dataset.
+    """
+    named = select(DatasetRow.id).where(or_(DatasetRow.id == reference, DatasetRow.name == reference))
+    if among is not None:
+        named = named.where(DatasetRow.id.in_(among))
+    if session.execute(named.limit(1)).first() is None:
+        raise NotFound("dataset")
+
+
 def locked(session: Session, dataset_id: str) -> Dataset:
     """A dataset under its row lock, for uploads and deletion."""
     return Dataset(find_row(session, DatasetRow, dataset_id, kind="dataset", lock=True))

@@ -360,10 +360,17 @@ def _header(name: str) -> str:
 def _is_readable(kind: pa.DataType, *, is_unit: bool) -> bool:
     if pa.types.is_dictionary(kind):
         return not pa.types.is_dictionary(kind.value_type) and _is_readable(kind.value_type, is_unit=is_unit)
-    tests = [pa.types.is_integer, pa.types.is_boolean, pa.types.is_null, has_text]
-    if not is_unit:
-        tests += [pa.types.is_floating, pa.types.is_decimal]
+    tests = [pa.types.is_integer, pa.types.is_null, has_text]
+    if is_unit:
+        tests += [_is_decimal_of_integers]
+    else:
+        tests += [pa.types.is_boolean, pa.types.is_floating, pa.types.is_decimal]
     return not isinstance(kind, pa.BaseExtensionType) and any(test(kind) for test in tests)
+
+
+def _is_decimal_of_integers(kind: pa.DataType) -> bool:
+    """Whether a column holds integers as databases export them, which have one spelling each."""
+    return bool(pa.types.is_decimal(kind) and kind.scale == 0)
 
 
 def _composed(name: str) -> str:

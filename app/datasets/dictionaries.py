@@ -312,7 +312,9 @@ def _name(value: Mapping[str, Any]) -> str:
 
 
 def _text(value: object) -> str:
-    """A value of a dictionary as a cell of the rows shows it."""
+    """A value of a dictionary as a cell of the rows shows it; null is an empty cell."""
+    if value is None:
+        return ""
     if isinstance(value, bool):
         return "true" if value else "false"
     return str(plain_number(value) if isinstance(value, float) else value)

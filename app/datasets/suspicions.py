@@ -29,8 +29,8 @@ NO_MISSING = "the declaration does not allow empty cells here (missing)"
 MARK = "a mark such as NA stands for a missing value; leave the cell empty instead"
 FRACTIONS = "the declaration takes whole numbers here"
 TYPES = (
-    "numbers, booleans and text are read; dates, times, bytes and lists are not, nor are floats in the unit column, "
-    "which a table with a gap makes of whole numbers"
+    "numbers, booleans and text are read; dates, times, bytes and lists are not, nor are truth values, decimals "
+    "with a fraction and floats in the unit column: a table with a gap makes floats of whole numbers"
 )
 LONG_ROW = "a text of a row is longer than any declared value"
 CUT_OFF = "not of the form that its name or media type says, or cut off"

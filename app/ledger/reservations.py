@@ -157,7 +157,8 @@ def judge(session: Session, parts: Sequence[NewReservation], *, actor: str) -> J
     _require_rules(rows, allowances, budgets, parts)
     _, decision = admission.admit(budgets, parts)
     if isinstance(decision, Refused):
-        part, population = parts[decision.position], decision.room.population
+        part = parts[decision.position]
+        population = budgets.population_of(part.account_id)
         if population is not None:
             population = populations.detailed(session, [population])[population.id]
         raise _budget_exceeded(
@@ -295,14 +296,16 @@ def _budget_exceeded(
         part: the part that it refuses.
         refused: the decision.
         cap: of the account.
-        population: of the account, with what its members have reserved.
+        population: of the account, without the job, with what its members have reserved.
         ruled: what the rules admit of the part, where a rule sets a limit.
     """
     accountant, tightest = accountants.by_name(row.accountant), refused.room.tightest
     charged, reserved = tightest.charged, tightest.reserved
-    refusing = population if refused.room.limited_by == "population" else None
-    if refusing is not None:
-        cap, charged, reserved = refusing.cap, refusing.charged, refusing.reserved
+    refusing, with_job = None, refused.room.population
+    if refused.room.limited_by == "population" and population is not None and with_job is not None:
+        # What an earlier part of the job itself takes from the population is reserved by the job, not charged.
+        refusing, cap, charged = population, population.cap, population.charged
+        reserved = with_job.together - charged
     return BudgetExceeded(
         dataset=row.id,
         dataset_name=row.name,

@@ -27,7 +27,14 @@ from app.access.grants import Principal
 from app.core import json_text, limits
 from app.core.errors import InvalidRequest, MalformedRequest, NotFound, TooLarge
 from app.forests import released_forest as forests
-from app.forests.data.sanitiser import JsonCells, NumberCells, SanitisedColumns, max_rows, sanitise_prediction_columns
+from app.forests.data.sanitiser import (
+    JsonCells,
+    NumberCells,
+    SanitisedColumns,
+    max_rows,
+    sanitise_prediction_columns,
+    unknown_column,
+)
 from app.forests.data.schema import Feature, Schema
 from app.services.installation import Installation
 from app.services.predict import Predicted, PredictingModel, loaded_model, predicting_model
@@ -123,7 +130,7 @@ def read_request(body: bytes, json_lengths: Sequence[str], schema: Schema) -> tu
         TooLarge: the request has too many rows, tensors, or values and names for the model.
     """
     text, rest = _parts(body, json_lengths)
-    request = _decoded(text, len(schema.features))
+    request = _decoded(text, schema)
     names = _columns_of_one_tensor(request.inputs, schema)
     categorical = {feature.name for feature in schema.features if feature.is_categorical}
     columns: dict[str, Cells] = {}
@@ -155,7 +162,8 @@ def _parts(body: bytes, json_lengths: Sequence[str]) -> tuple[bytes, memoryview]
     return body[:length], memoryview(body)[length:]
 
 
-def _decoded(text: bytes, n_features: int) -> InferenceRequest:
+def _decoded(text: bytes, schema: Schema) -> InferenceRequest:
+    n_features = len(schema.features)
     json_text.check_nodes(text, _max_nodes(n_features))
     try:
         value = json_text.loads(text)
@@ -163,12 +171,21 @@ def _decoded(text: bytes, n_features: int) -> InferenceRequest:
         raise json_text.not_json(text) from None
     inputs = value.get("inputs") if isinstance(value, dict) else None
     if isinstance(inputs, list) and len(inputs) > n_features:
+        _refuse_unknown_tensors(inputs, [feature.name for feature in schema.features])
         raise TooLarge("the number of inputs", n_features)
     try:
         return msgspec.convert(value, InferenceRequest)
     except msgspec.ValidationError as error:
         refusal = _refusal(str(error))
     raise refusal  # out of the handler: the library's error holds the input
+
+
+def _refuse_unknown_tensors(inputs: Sequence[Any], known: Sequence[str]) -> None:
+    """Names a tensor that the model does not read, such as the label: too many tensors are its consequence."""
+    names = [tensor.get("name") for tensor in inputs if isinstance(tensor, dict)]
+    unknown = [name for name in names if isinstance(name, str) and name not in known]
+    if unknown:
+        raise InvalidRequest([unknown_column(unknown[0], known, at="/inputs", count=len(unknown))])
 
 
 _REASON = re.compile(r"(?:Object missing required field `(?P<field>\w+)`|Expected `(?P<type>\w+))")

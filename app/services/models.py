@@ -73,9 +73,15 @@ def show_model(installation: Installation, principal: Principal, address: str) -
 def list_models(
     installation: Installation, principal: Principal, page: PageRequest, matching: ModelFilter = ALL_MODELS
 ) -> ModelList:
-    """Lists the models of all datasets on which the key may predict, newest first."""
+    """Lists the models of all datasets on which the key may predict, newest first.
+
+    Raises:
+        NotFound: the filter names no dataset that the key sees.
+    """
     with installation.database.read() as session:
         visible = grants.datasets_with(session, principal, SEE_MODEL)
+        if matching.dataset is not None:
+            catalog.confirm_named(session, matching.dataset, among=visible)
         shown, following = page_of(
             page,
             lambda limit: models.page(session, dataset_ids=visible, before=page.cursor, limit=limit, matching=matching),

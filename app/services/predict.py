@@ -317,7 +317,9 @@ def decode(body: bytes, schema: Schema) -> PredictBody:
     try:
         is_small = len(body) <= limits.MAX_BYTES_AT_ONCE
         request = _bodies.decode(body) if is_small else _built(_outlines.decode(body), most_rows)
-    except msgspec.ValidationError:
+    except msgspec.ValidationError as error:
+        if str(error).startswith("Number out of range"):
+            raise InvalidRequest.at("", "number-too-large", accepted=["numbers that a 64-bit float holds"]) from None
         raise InvalidRequest.at("", "not-a-prediction-request", accepted=_BODIES_IN_WORDS) from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         raise json_text.not_json(body) from None

@@ -171,7 +171,10 @@ def test_filters_leave_out_other_models(installation: Installation) -> None:
     assert listed(alias="production") == ["md_2", "md_3"]
     assert listed(alias="production", dataset=bank["id"]) == ["md_2"]
     assert listed(algorithm="mrf") == ["md_1", "md_2", "md_3"]
-    assert listed(algorithm="rdt-ta") == listed(STRANGER, dataset=bank["id"]) == []
+    assert listed(algorithm="rdt-ta") == []
+    for caller, unknown in ((STRANGER, bank["id"]), (OWNER, "nothing")):
+        with pytest.raises(NotFound):
+            listed(caller, dataset=unknown)
     shown = models.list_models(installation, OWNER, _EVERY, ModelFilter(dataset=bank["id"])).models
     assert [item.aliases for item in shown] == [[f"{bank['name']}@production"], []]
 
@@ -208,9 +211,8 @@ def test_of_moves_that_rest_on_the_same_move_one_is_made(installation: Installat
     assert last.model_id is not None
     assert move(model=last.model_id, condition=held).etag == last.etag, "a repetition changes nothing"
     remove = partial(models.remove_alias, installation, OWNER, bank["id"], "production")
-    for late in (held, condition_of(f'W/"{last.etag}"')):  # a weak tag never holds
-        with pytest.raises(ChangedMeanwhile):
-            remove(condition=late)
-    for _ in range(2):
-        remove(condition=condition_of(f'"{last.etag}"'))
+    with pytest.raises(ChangedMeanwhile):
+        remove(condition=held)
+    for made_weak_by_a_proxy in ("W/", ""):
+        remove(condition=condition_of(f'{made_weak_by_a_proxy}"{last.etag}"'))
     assert models.show_alias(installation, OWNER, bank["id"], "production", _EVERY).model_id is None

@@ -8,7 +8,7 @@ import pytest
 from app.access import grants
 from app.access.grants import Principal, Role
 from app.access.idempotency import IdempotentRequest
-from app.core import stamps
+from app.core import limits, stamps
 from app.core.errors import (
     AccountDiffers,
     BudgetExceeded,
@@ -380,6 +380,9 @@ def test_the_same_columns_under_another_name_are_a_warning_to_their_owner(instal
         assert [warning for warning in warnings if f"clinic ({erased.id}, erased)" in warning]
     assert show_dataset(installation, OWNER, "clinic2").warnings == [], "others see the dataset, too"
     assert _declared(installation, STRANGER, name="clinic3").warnings == []
+    for number in range(limits.MAX_SHOWN_SAME_COLUMNS):
+        (warning,) = _declared(installation, name=f"more{number}").warnings
+    assert " and 1 more. If the rows" in warning
     together = _declared(installation, name="one", population="people", schema=_columns("x"))
     assert together.warnings == []
     assert _declared(installation, name="two", population="people", schema=_columns("x")).warnings == []

@@ -157,6 +157,8 @@ def test_a_quote_on_two_members_of_a_population_adds_up_both_parts(idle_server: 
     assert [(each["fits"], each["largest_that_fits"]) for each in (quote, quote["unlabelled"])] == [(False, "1.5")] * 2
     assert (refused.status_code, refused.json()["population"]) == (409, opened["name"])
     assert refused.json()["largest_that_fits"] == "1.5"
+    amounts = {name: refused.json()[name] for name in ("charged", "reserved", "remaining")}
+    assert amounts == {"charged": "0", "reserved": "2.5", "remaining": "1.5"}, "the other part of the job is no charge"
     body["epsilon"] = quote["largest_that_fits"]
     fitting = server.admin.http.post("/plans", json=body).json()
     assert [(each["fits"], each["largest_that_fits"]) for each in (fitting, fitting["unlabelled"])] == [

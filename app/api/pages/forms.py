@@ -83,9 +83,18 @@ def identity(visit: Visit, form: Form) -> IdempotentRequest | None:
 
 
 def utc(text: str) -> str | None:
-    """The time of a field in UTC; nothing for an empty field. Browsers omit the zone, and seconds that are zero."""
+    """The time of a field in UTC; nothing for an empty field. Browsers omit the zone, and seconds that are zero.
+
+    Any other text stays as it is, so that the API's rule refuses it: a zone must not be cut off.
+    """
     text = text.strip()
-    return (text if text.endswith("Z") else f"{text}:00"[:19] + "Z") if text else None
+    match len(text):
+        case 16:
+            return f"{text}:00Z"
+        case 19:
+            return f"{text}Z"
+        case _:
+            return text or None
 
 
 def checked(model: type[_Model], value: object) -> _Model:

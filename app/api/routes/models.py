@@ -45,7 +45,7 @@ _PREDICT_BODY: dict[str, Any] = {
 }
 
 
-@model_routes.get("", responses=documented())
+@model_routes.get("", responses=documented(NotFound))
 def list_models(
     by: By, page: Page, dataset: NameFilter = None, algorithm: NameFilter = None, alias: NameFilter = None
 ) -> wire.ModelList:

@@ -76,7 +76,7 @@ def job_filter(
     return JobFilter(dataset=dataset, kind=kind, algorithm=algorithm, state=state)
 
 
-@training_routes.get("/jobs", responses=documented())
+@training_routes.get("/jobs", responses=documented(NotFound))
 def list_jobs(by: By, page: Page, matching: Annotated[JobFilter, Depends(job_filter)]) -> wire.JobList:
     """List the jobs of all datasets on which the key may train, newest first; query parameters filter the list."""
     return show_jobs.list_jobs(*by, page, matching)

@@ -276,7 +276,7 @@ def sanitise_prediction_rows(schema: Schema, rows: Sequence[Mapping[str, object]
     unknown = [name for row in rows for name in row.keys() - names.keys()]
     if unknown:
         n_rows = sum(not row.keys() <= names.keys() for row in rows)
-        raise InvalidRequest([_unknown_column(unknown[0], names, at="/rows", count=n_rows)])
+        raise InvalidRequest([unknown_column(unknown[0], names, at="/rows", count=n_rows)])
     columns = {name: JsonCells([row.get(name) for row in rows]) for name in names}
     return _sanitised(schema, columns, len(rows), at=lambda name, index: f"/rows/{index}/{_pointer_token(name)}")
 
@@ -299,7 +299,7 @@ def sanitise_prediction_columns(
     names = {feature.name: None for feature in schema.features}
     unknown = [name for name in columns if name not in names]
     if unknown:
-        raise InvalidRequest([_unknown_column(unknown[0], names, at=at)])
+        raise InvalidRequest([unknown_column(unknown[0], names, at=at)])
     lengths = {len(cells) for cells in columns.values()}
     if len(lengths) > 1:
         raise InvalidRequest.at(at, "unequal-lengths")
@@ -352,8 +352,8 @@ def _sanitised(
     return SanitisedColumns(tuple(sanitised), n_rows, changed if changed.any() else None)
 
 
-def _unknown_column(name: str, accepted: Iterable[str], *, at: str, count: int | None = None) -> FieldProblem:
-    """Names the column to the caller, who sent the name; no log shows it."""
+def unknown_column(name: str, accepted: Iterable[str], *, at: str, count: int | None = None) -> FieldProblem:
+    """A problem that names a column to the caller, who sent the name; no log shows it."""
     shown = name[: limits.MAX_NAME_CHARS]
     return FieldProblem(at, "unknown-column", accepted=tuple(accepted), column=shown, count=count)
 

@@ -399,6 +399,8 @@ def same_columns(session: Session, principal: Principal, dataset: Dataset) -> li
     if not newest:
         return []
     shown = ", ".join(list(newest.values())[: limits.MAX_SHOWN_SAME_COLUMNS])
+    if len(newest) > limits.MAX_SHOWN_SAME_COLUMNS:
+        shown += f" and {len(newest) - limits.MAX_SHOWN_SAME_COLUMNS} more"
     return [
         f"You have other datasets of the same columns: {shown}. If the rows are about the same people, "
         "their losses add up: name all of them in one population, or take the name of an erased dataset, whose account "

@@ -9,6 +9,7 @@ from app.access import grants
 from app.access.grants import MANAGE_DATASET, SEE_JOB, TRAIN, Principal
 from app.core import stamps
 from app.core.errors import JobFinished, NotFound, RoleMissing, Unauthenticated
+from app.datasets import catalog
 from app.jobs import queue
 from app.jobs.queue import ALL_JOBS, JobFilter
 from app.jobs.states import PREPARING, UNFINISHED, JobState
@@ -37,9 +38,15 @@ def show_job(installation: Installation, principal: Principal, job_id: str) -> J
 def list_jobs(
     installation: Installation, principal: Principal, page: PageRequest, matching: JobFilter = ALL_JOBS
 ) -> JobList:
-    """Lists the jobs of all datasets on which the key may train or is an auditor, newest first."""
+    """Lists the jobs of all datasets on which the key may train or is an auditor, newest first.
+
+    Raises:
+        NotFound: the filter names no dataset that the key sees.
+    """
     with installation.database.read() as session:
         visible = grants.datasets_with(session, principal, SEE_JOB)
+        if matching.dataset is not None:
+            catalog.confirm_named(session, matching.dataset, among=visible)
         shown, following = page_of(
             page,
             lambda limit: queue.page(session, dataset_ids=visible, before=page.cursor, limit=limit, matching=matching),

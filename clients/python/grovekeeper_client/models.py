@@ -305,7 +305,11 @@ def predict_table(
         return write_stream(table, start, stop, read_out=read_out)
 
     size = _n_rows_at_once(schema)
-    return _sent(body, lambda part: read_stream(client.predict_table(model_id, part)), table.num_rows, size=size)
+
+    def send(address: str, part: bytes) -> Json:
+        return read_stream(client.predict_table(address, part))
+
+    return _sent(body, send, model_id, (table.num_rows, size))
 
 
 def _in_parts(
@@ -325,12 +329,11 @@ def _in_parts(
         read_out: default the model's.
     """
     options: Json = {"counts": True} if read_out is None else {"counts": True, "read_out": read_out}
-    n_rows, size = shape
 
     def body(start: int, stop: int) -> bytes:
         return json.dumps({**part(start, stop), **options}, allow_nan=False).encode()
 
-    return _sent(body, lambda text: client.predict(model_id, text), n_rows, size=size)
+    return _sent(body, client.predict, model_id, shape)
 
 
 def _n_rows_at_once(schema: Mapping[str, Any]) -> int:
@@ -338,16 +341,27 @@ def _n_rows_at_once(schema: Mapping[str, Any]) -> int:
     return min(MAX_ROWS, MAX_CELLS // max(len(schema["features"]), len(schema["label"]["classes"])))
 
 
-def _sent(body: Callable[[int, int], bytes], send: Callable[[bytes], Json], n_rows: int, *, size: int) -> Json:
-    """Sends bodies of at most ``size`` rows; one with too many bytes is halved."""
+def _sent(
+    body: Callable[[int, int], bytes], send: Callable[[str, bytes], Json], address: str, shape: tuple[int, int]
+) -> Json:
+    """Sends the rows in bodies of a largest number; one with too many bytes is halved.
+
+    The model of the first answer answers all bodies: an alias may move meanwhile.
+
+    Args:
+        body: the body with the rows from the first number up to the second.
+        send: sends a body to an address.
+        address: of the model.
+        shape: number of rows, of all bodies and of one.
+    """
     answers: list[Json] = []
-    start = 0
+    start, (n_rows, size) = 0, shape
     while start < n_rows or not answers:
         content = body(start, start + size)
         if len(content) > MAX_BYTES and size > 1:
             size //= 2
             continue
-        answers.append(send(content))
+        answers.append(send(answers[0].get("model", address) if answers else address, content))
         start += size
     together = {name: [item for answer in answers for item in answer[name]] for name in ("labels", "probabilities")}
     counts = {name: _added(answer["counts"][name] for answer in answers) for name in ("clamped", "unseen")}

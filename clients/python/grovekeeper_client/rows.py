@@ -1,7 +1,7 @@
 """Reads rows of pandas, Arrow, NumPy or plain Python without loss, and gives answers of the same kind."""
 
 import json
-import math
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
@@ -394,7 +394,7 @@ def cells(feature: Feature, column: Sequence[Any]) -> list[Scalar]:
     Raises:
         TypeError: a cell has a type that the feature does not take. The message names the column and the type.
     """
-    convert = _category(feature) if feature["type"] == "categorical" else _number(feature)
+    convert = _category(feature) if feature["type"] == "categorical" else _number
     try:
         return [None if is_missing(cell) else convert(cell) for cell in column]
     except TypeError as error:
@@ -412,21 +412,14 @@ def _is_numpy_nat(cell: Any) -> bool:
     return type(cell).__name__ in ("datetime64", "timedelta64") and bool(cell != cell)
 
 
-def _number(feature: Feature) -> Callable[[Any], int | float]:
-    lower, upper = feature["lower"], feature["upper"]
-
-    def convert(cell: Any) -> int | float:
-        value = _python_scalar(cell)
-        if isinstance(value, Integral):
-            return int(value)
-        if isinstance(value, Real | Decimal):
-            number = float(value)
-            if math.isinf(number):
-                return upper if number > 0 else lower  # type: ignore[no-any-return]
-            return number
-        raise TypeError(f"a number is needed, not {type(cell).__name__}")
-
-    return convert
+def _number(cell: Any) -> int | float:
+    value = _python_scalar(cell)
+    if isinstance(value, Integral):
+        return int(value)
+    if isinstance(value, Real | Decimal):
+        # JSON has no infinity. The service puts the nearer bound in the place of the largest float, and counts it.
+        return min(max(float(value), -sys.float_info.max), sys.float_info.max)
+    raise TypeError(f"a number is needed, not {type(cell).__name__}")
 
 
 def _category(feature: Feature) -> Callable[[Any], str]:

@@ -2,6 +2,7 @@
 
 import pytest
 
+from app.api.pages.forms import utc
 from app.core import limits
 from app.core.errors import GrovekeeperError, InvalidRequest, MalformedRequest
 from tests.support.file_forms import BOUNDARY, FILE, body_of, read_body
@@ -51,3 +52,18 @@ def test_what_is_no_such_form_is_refused(body: bytes, error: type[GrovekeeperErr
 def test_a_form_of_another_site_is_refused() -> None:
     with pytest.raises(MalformedRequest):
         read_body(body_of(), step=100, origin="http://elsewhere")
+
+
+@pytest.mark.parametrize(
+    ("typed", "time"),
+    [
+        ("", None),
+        (" 2030-12-31T12:00 ", "2030-12-31T12:00:00Z"),
+        ("2030-12-31T12:00:07", "2030-12-31T12:00:07Z"),
+        ("2030-12-31T12:00:07Z", "2030-12-31T12:00:07Z"),
+        ("2030-12-31T12:00:00-05:00", "2030-12-31T12:00:00-05:00"),
+        ("tomorrow", "tomorrow"),
+    ],
+)
+def test_no_zone_of_a_time_is_cut_off(typed: str, time: str | None) -> None:
+    assert utc(typed) == time

@@ -1,5 +1,6 @@
 """The command as a whole: a light start, a complete list of commands, and correct output in any locale."""
 
+import io
 import os
 import subprocess
 import sys
@@ -8,6 +9,7 @@ from importlib.metadata import version
 import pytest
 from typer.testing import CliRunner
 
+from app.cli import main
 from app.cli.main import app
 from app.cli.problems import ExitCode
 
@@ -51,6 +53,20 @@ def test_a_terminal_without_greek_letters_is_no_failure() -> None:
         [sys.executable, "-m", "app.cli", "plan", "--help"], capture_output=True, check=False, env=environ
     )
     assert (done.returncode, done.stderr) == (0, b"")
+
+
+@pytest.mark.parametrize(("is_terminal", "written"), [(True, b"?\n"), (False, "\u017b\n".encode())])
+def test_a_file_gets_every_sign_whatever_the_terminal_shows(
+    monkeypatch: pytest.MonkeyPatch, is_terminal: bool, written: bytes
+) -> None:
+    file = io.BytesIO()
+    stream = io.TextIOWrapper(file, encoding="ascii")
+    monkeypatch.setattr(stream, "isatty", lambda: is_terminal, raising=False)
+    monkeypatch.setattr(sys, "stdout", stream)
+    monkeypatch.setattr(main, "app", lambda: print("\u017b"))
+    main.main()
+    stream.flush()
+    assert file.getvalue() == written
 
 
 def test_the_version_is_that_of_the_distribution() -> None:

@@ -41,6 +41,18 @@ def test_every_form_gives_the_same_rows(tmp_path: Path, name: str, text: str) ->
     assert models.read_rows(tmp_path / name, SCHEMA) == ROWS
 
 
+def test_an_empty_line_of_one_column_is_its_empty_cell(tmp_path: Path) -> None:
+    only = {**SCHEMA, "features": SCHEMA["features"][:1]}
+    (tmp_path / "rows.csv").write_text("age\n39\n\n40\n")
+    assert models.read_rows(tmp_path / "rows.csv", only) == [{"age": 39}, {"age": None}, {"age": 40}]
+
+
+def test_a_number_beyond_floats_is_the_largest_float(tmp_path: Path) -> None:
+    (tmp_path / "rows.jsonl").write_text('{"age": 1e400, "weight": -1e400}\n')
+    largest = sys.float_info.max
+    assert models.read_rows(tmp_path / "rows.jsonl", SCHEMA) == [{"age": largest, "weight": -largest}]
+
+
 @pytest.mark.parametrize("name", ["rows.csv.gz", "rows.CSV", "rows.csv"])
 def test_a_file_in_gzip_is_unpacked_whatever_its_name_says(tmp_path: Path, name: str) -> None:
     (tmp_path / name).write_bytes(gzip.compress(b"age,weight,code\n39,1.5,007\n,-2e3,\n"))

@@ -100,8 +100,10 @@ class _CountingTables:
 
     def __init__(self) -> None:
         self.sizes: list[int] = []
+        self.addresses: list[str] = []
 
-    def predict_table(self, _model_id: str, stream: bytes) -> bytes:
+    def predict_table(self, model_id: str, stream: bytes) -> bytes:
+        self.addresses.append(model_id)
         assert len(stream) <= limits.MAX_PREDICTION_BODY_BYTES
         codes = pa.ipc.open_stream(stream).read_all().column("n").to_numpy().astype(np.int32)
         self.sizes.append(len(codes))
@@ -112,8 +114,9 @@ def test_a_table_of_any_size_is_predicted_in_parts(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(models, "MAX_ROWS", 40)
     client, text = _CountingTables(), pa.array(["x" * 500_000] * 100)
     table, schema = pa.table({"n": range(100), "text": text}), _schema("n", "text")
-    answer = predict_table(client, "md_1", table, schema=schema)  # type: ignore[arg-type]
+    answer = predict_table(client, "bank@production", table, schema=schema)  # type: ignore[arg-type]
     assert answer["labels"] == [str(n) for n in range(100)]
     assert client.sizes == [20] * 5
+    assert client.addresses == ["bank@production", *["md_1"] * 4], "the alias may move meanwhile"
     empty = predict_table(client, "md_1", table.slice(0, 0), schema=schema)  # type: ignore[arg-type]
     assert (empty["labels"], empty["probabilities"]) == ([], [])

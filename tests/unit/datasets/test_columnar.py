@@ -65,9 +65,17 @@ def _table(rows: dict[str, Any] = LEGAL) -> pa.Table:
     return pa.table(rows)
 
 
-def _stream(body: bytes, form: BodyForm, numbers: Collection[str] = (), *, categories: Collection[str] = ()) -> bytes:
+def _stream(
+    body: bytes,
+    form: BodyForm,
+    numbers: Collection[str] = (),
+    *,
+    categories: Collection[str] = (),
+    unit: str | None = None,
+) -> bytes:
     pieces: list[Piece] = []
-    decode(io.BytesIO(body), form, numbers, pieces.append, categories={name: ["false", "true"] for name in categories})
+    declared = {name: ["false", "true"] for name in categories}
+    decode(io.BytesIO(body), form, numbers, pieces.append, categories=declared, unit=unit)
     return b"".join(pieces)
 
 
@@ -622,6 +630,28 @@ def test_texts_of_a_dictionary_count_for_every_row() -> None:
     with pytest.raises(TooLarge):
         list(blocks.blocks())
     assert len(stream) < 2_000
+
+
+@pytest.mark.parametrize(
+    ("kind", "is_read"),
+    [
+        (pa.int64(), True),
+        (pa.string(), True),
+        (pa.decimal128(38, 0), True),
+        (pa.dictionary(pa.int32(), pa.decimal128(38, 0)), True),
+        (pa.decimal128(38, 2), False),
+        (pa.float64(), False),
+        (pa.bool_(), False),
+    ],
+)
+def test_a_column_of_units_has_one_spelling_for_each(kind: pa.DataType, is_read: bool) -> None:
+    body = body_of(pa.table({"u": pa.nulls(1, kind)}), BodyForm.ARROW_STREAM)
+    if is_read:
+        assert _stream(body, BodyForm.ARROW_STREAM, unit="u")
+    else:
+        with pytest.raises(BodyRefused) as refused:
+            _stream(body, BodyForm.ARROW_STREAM, unit="u")
+        assert refused.value.problem is BodyProblem.TYPE
 
 
 def test_dictionaries_in_columns_of_numbers_and_units_are_read_as_text() -> None:

@@ -18,7 +18,7 @@ FRICTIONLESS: dict[str, Any] = {
         {"name": "age", "type": "integer", "constraints": {"minimum": 0, "maximum": 120, "required": True}},
         {"name": "hours", "type": "number", "constraints": {"minimum": "0", "exclusiveMaximum": 100.5}},
         {"name": "children", "type": "integer", "constraints": {"exclusiveMinimum": -1}},
-        {"name": "sector", "type": "string", "constraints": {"enum": ["private", "public", ""]}},
+        {"name": "sector", "type": "string", "constraints": {"enum": ["private", "public", "", None]}},
         {"name": "grade", "type": "integer", "categories": [{"value": 1, "label": "low"}, {"value": 2}],
          "categoriesOrdered": True},
         {"name": "smokes", "type": "boolean"},

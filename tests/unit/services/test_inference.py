@@ -176,7 +176,7 @@ def test_values_are_counted_before_they_are_built(monkeypatch: pytest.MonkeyPatc
 @pytest.mark.parametrize("n_inputs", [3, 270_000])
 def test_more_tensors_than_a_model_has_columns_are_refused_before_they_are_built(n_inputs: int) -> None:
     """Each empty tensor costs more than a hundred times its bytes."""
-    tensor = {"name": "a", "datatype": "FP64", "shape": [0], "data": []}
+    tensor = {"name": "x0", "datatype": "FP64", "shape": [0], "data": []}
     with pytest.raises(TooLarge) as refused:
         read_request(json.dumps({"inputs": [tensor] * n_inputs}).encode(), [], sized(2))
     # The larger body is not even parsed: its values and names are counted.

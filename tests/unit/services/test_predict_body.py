@@ -61,6 +61,22 @@ def test_other_errors_of_a_prediction_body_keep_their_types() -> None:
         predict.decode(b'{"rows": [', sized(2))
 
 
+def test_a_number_beyond_floats_has_its_own_problem() -> None:
+    with pytest.raises(InvalidRequest) as refused:
+        predict.decode(b'{"rows": [{"x0": 1e400}]}', sized(2))
+    assert [problem.problem for problem in refused.value.errors] == ["number-too-large"]
+
+
+def test_a_tensor_too_many_is_named_if_the_model_does_not_read_it() -> None:
+    tensors = [{"name": name, "datatype": "INT64", "shape": [1], "data": [1]} for name in ("x0", "x1", "label")]
+    with pytest.raises(InvalidRequest) as refused:
+        inference.read_request(json.dumps({"inputs": tensors}).encode(), [], sized(2))
+    (problem,) = refused.value.errors
+    assert (problem.at, problem.problem, problem.column) == ("/inputs", "unknown-column", "label")
+    with pytest.raises(TooLarge, match="the number of inputs"):
+        inference.read_request(json.dumps({"inputs": tensors[:1] * 3}).encode(), [], sized(2))
+
+
 def test_a_body_without_other_colons_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(predict, "_refuse_repeated_names", lambda _body: pytest.fail("it was read again"))
     predict.decode(json.dumps({"rows": [{"age": 1, "sex": "Male"}] * 9_000, "read_out": "mv"}).encode(), sized(2))
