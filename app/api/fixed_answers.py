@@ -9,6 +9,8 @@ from dataclasses import dataclass
 
 from fastapi import Request, Response
 
+from app.api.accepted import accepts
+
 
 @dataclass(frozen=True)
 class FixedAnswer:
@@ -27,7 +29,7 @@ class FixedAnswer:
 
     def to(self, request: Request) -> Response:
         """Answer a request: in the form that its client accepts, and 304 if the client names these very bytes."""
-        is_packed = "gzip" in request.headers.get("accept-encoding", "")
+        is_packed = accepts(request.headers.get("accept-encoding", ""), "gzip")
         tag = f'"{self.digest}{"-gzip" if is_packed else ""}"'
         headers = {"ETag": tag, "Vary": "Accept-Encoding"}
         if tag in request.headers.get("if-none-match", ""):

@@ -19,6 +19,7 @@ from http import HTTPStatus
 from typing import Any, Protocol, TypeAlias
 
 from fastapi import FastAPI
+from starlette.datastructures import Headers
 from starlette.middleware.gzip import DEFAULT_EXCLUDED_CONTENT_TYPES, GZipMiddleware
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
@@ -27,6 +28,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app.access.grants import Principal
 from app.api import problems
+from app.api.accepted import accepts
 from app.api.addresses import PATH_PREFIX, base
 from app.api.authentication import (
     DISK_RETRY_S,
@@ -157,7 +159,7 @@ def _form_of_answer(scope: Scope, form: PredictionForm) -> PredictionForm:
 @lru_cache(maxsize=64)
 def _only_form(accepted: bytes) -> PredictionForm | None:
     """The form that a field names, unless it names both or none."""
-    named = [form for form in PredictionForm if form.encode("ascii") in accepted.lower()]
+    named = [form for form in PredictionForm if accepts(accepted.decode("latin-1"), form)]
     return named[0] if len(named) == 1 else None
 
 
@@ -361,7 +363,10 @@ class Compression:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         is_kept = scope["type"] != "http" or scope["method"] != "GET" or _UNCOMPRESSED.fullmatch(scope["path"])
-        await (self._app if is_kept else self._compressed)(scope, receive, send)
+        coding = Headers(scope=scope).get("accept-encoding", "") if not is_kept else ""
+        # Starlette looks for the letters alone, and would compress for a client that refuses gzip with the weight 0.
+        is_refused = "gzip" in coding and not accepts(coding, "gzip")
+        await (self._app if is_kept or is_refused else self._compressed)(scope, receive, send)
 
 
 class Application(FastAPI):

@@ -28,6 +28,7 @@ def test_a_large_answer_is_compressed_for_clients_that_accept_it(idle_server: Se
     assert len(plain) > limits.MIN_COMPRESSED_BYTES
     assert "Content-Encoding" not in headers
     assert "Accept-Encoding" in headers["Vary"]
+    assert _raw(http, path, {"Accept-Encoding": "gzip;q=0"})[1] == plain
     headers, packed = _raw(http, path, GZIP)
     assert (headers["Content-Encoding"], headers["Vary"]) == ("gzip", "Accept-Encoding")
     assert int(headers.get("Content-Length", len(packed))) == len(packed) < len(plain) / 2

@@ -6,7 +6,7 @@ The fields of the form become the body of ``POST /datasets``, and problems of th
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 from secrets import token_urlsafe
 from typing import Any
 
@@ -31,6 +31,7 @@ from app.core.errors import (
     PopulationMismatch,
     SameSubmitter,
 )
+from app.core.number_text import number_of
 from app.datasets.dictionaries import NotADictionary, draft_declaration
 from app.services import populations
 from app.services.datasets.declare import check_declaration, register_dataset
@@ -323,15 +324,18 @@ def _partition(row: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _lines(text: str) -> list[str]:
-    return [line.strip() for line in text.splitlines() if line.strip()]
+    """The lines of a field as they were typed: uploads compare a category with its outer blanks."""
+    return [line for line in text.splitlines() if line.strip()]
 
 
 def _number(text: str) -> int | Decimal | str | None:
     """The number of a field; other text as it is, so that the API's rules name the problem."""
+    text = text.strip()
     try:
-        number = Decimal(text.strip() or "NaN")
-    except InvalidOperation:
+        number_of(text)
+        number = Decimal(text or "NaN")
+    except ValueError:
         return text
     if not number.is_finite():
-        return text.strip() or None
+        return text or None
     return int(number) if number == number.to_integral_value() and abs(number.adjusted()) < 18 else number
