@@ -71,8 +71,9 @@ class RowsKept(WorkerPlugin):
             shard_tasks.read_from(ObjectStore(self._address, Path(worker.local_directory, "copies")))
 
     def transition(self, key: Any, start: str, finish: str, **_named: object) -> None:
-        """Called by Dask when the state of a task changes."""
-        if start == "memory" and finish in ("released", "forgotten"):
+        """Called by Dask when the state of a task changes. A task that was cancelled is forgotten when its thread has
+        ended, and may have read rows until then."""
+        if finish in ("released", "forgotten"):
             shard_tasks.forget(key)
 
 

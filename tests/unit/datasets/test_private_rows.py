@@ -61,6 +61,20 @@ def test_a_row_keeps_its_values_label_and_id_in_every_scope(ingest):
         assert values[row_id.tobytes()] == (age, label)
 
 
+def test_columns_in_chunks_that_begin_inside_an_array_have_each_row_once():
+    """Arrow slices without copying, and says where a chunk begins."""
+    codes, numbers = pa.array(range(10), pa.int32()), pa.array([0.5, None, *range(2, 10)], pa.float64())
+    ids = pa.array([bytes([number]) * 16 for number in range(10)], pa.binary(16))
+
+    def chunked(column):
+        return pa.chunked_array([column.slice(3, 4), column.slice(7), column.slice(0, 0), column.slice(0, 3)])
+
+    order = [3, 4, 5, 6, 7, 8, 9, 0, 1, 2]
+    assert private_rows.integers(chunked(codes)).tolist() == order
+    np.testing.assert_array_equal(private_rows.numbers(chunked(numbers)), [*order[:7], 0.5, np.nan, 2.0])
+    np.testing.assert_array_equal(private_rows._row_ids(chunked(ids))[:, 0], order)
+
+
 def test_an_empty_scope_and_an_empty_list_of_files_have_no_rows(ingest):
     ingest(NUMBERED)
     assert ingest.read([]).features.n_rows == 0

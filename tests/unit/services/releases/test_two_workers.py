@@ -1,12 +1,14 @@
 """Tests jobs on two Dask workers: each row of a job's own scope is counted once, whoever holds, repeats or loses it."""
 
 import random
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
-from threading import Semaphore
+from threading import Event, Semaphore, Thread
 from typing import Any
 
 import numpy as np
@@ -298,3 +300,48 @@ def test_a_worker_that_dies_costs_a_recount_and_no_draw(
         assert lost not in workers.memories.of
     assert together.n_draws == alone.n_draws
     require_equal(forest, expected)
+
+
+def wait_for(is_so: Callable[[], bool]) -> None:
+    """Waits until something is so; on a busy machine, too."""
+    ends_at = time.monotonic() + 60
+    while not is_so():
+        assert time.monotonic() < ends_at
+        time.sleep(0.01)
+
+
+@pytest.mark.parametrize("reads_again", [False, True])
+def test_a_job_that_ends_while_workers_read_leaves_no_rows_with_them(
+    reads_again: bool, part: PartRows, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The child of a job is killed while rows are read, or read again in a question; a task cannot be interrupted."""
+    begun, goes_on, honest = Event(), Event(), private_rows.read_shard
+    priced, is_slow = plan(REQUESTS["mrf"], SCHEMA), not reads_again
+
+    def read(*args: Any, **named: Any) -> Any:
+        if is_slow:
+            begun.set()
+            assert goes_on.wait(timeout=60)
+        return honest(*args, **named)
+
+    def ask(connection: Connection) -> None:
+        nonlocal is_slow
+        with suppress(ClusterFailed):
+            rows = connection.rows(part, SCHEMA, priced, keep_unlabelled=False)
+            for shards in workers.memories.of.values():
+                shards.clear()
+            is_slow = True
+            rows.code_counts(0)
+
+    monkeypatch.setattr(private_rows, "read_shard", read)
+    with workers_here(tmp_path, n_workers=2) as workers:
+        with workers.connected() as connection:
+            job = Thread(target=ask, args=(connection,))
+            job.start()
+            assert begun.wait(timeout=60)
+        job.join(timeout=60)
+        tasks = [worker.state.tasks for worker in workers.cluster.workers.values()]
+        wait_for(lambda: any(task.state == "cancelled" for of_worker in tasks for task in list(of_worker.values())))
+        goes_on.set()
+        wait_for(lambda: not any(tasks))
+        assert not any(workers.memories.of.values())
