@@ -4,28 +4,51 @@ A module *draws* if it calls a mechanism of ``Randomness`` or passes a ``randomn
 a part of an event. In such a module every expression is changed from which an argument of such a call follows: the
 call's own arguments, assignments to the names in them, tests of the branches and iterations of the loops around them,
 and functions of the module that they call. In the modules of ``WHOLE`` everything is changed.
+
+Two kinds of changes are made: of numbers, operators and order (:func:`_replacements`), and of what belongs together
+(:func:`_omissions`): a part of a key, an argument, a row, a comparison or a check is left out.
 """
 
 import ast
+import builtins
 import copy
-from collections import Counter
-from collections.abc import Iterator
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeVar
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 WHOLE: Final = (
+    "app.datasets.private_rows",
     "app.forests.algorithms.nbrt.boosted_rows",
     "app.forests.algorithms.nbrt.scales",
     "app.forests.noise.randomness",
     "app.forests.catalogue",
+    "app.forests.remote",
+    "app.jobs.queue",
+    "app.ledger.accounts",
     "app.ledger.admission",
+    "app.ledger.chain",
+    "app.ledger.populations",
+    "app.ledger.reservations",
     "app.privacy.accountants.",
     "app.privacy.calibration",
     "app.services.execution.charge",
+    "app.services.releases.dask_fleet",
+    "app.services.releases.release",
+    "app.services.releases.shard_tasks",
 )
-"""Modules (or beginnings of their names) whose functions all decide about scales or charges."""
+"""Modules (or beginnings of their names) whose functions all decide about scales, charges or which rows are read."""
+
+READS_ROWS: Final = ("app.datasets.private_rows", "app.forests.remote", "app.services.releases.")
+"""Modules that read rows, and must read every row however many there are."""
+
+MOST_ROWS: Final = 2**21
+"""Rows after which a careless reader stops."""
+
+ROWS_OF_A_GROUP: Final = 2**17
+"""Rows of a row group in a large file of few columns; a loop over groups sees their numbers."""
 
 LEFT_OUT: Final = (
     "app.forests.algorithms.nbrt.random_trees",
@@ -103,13 +126,27 @@ def mutants_of(module: str) -> list[Mutant]:
     places = {node: place for place, node in enumerate(ast.walk(tree))}
     seen, mutants = Counter[str](), list[Mutant]()
     for scope, owner in _scopes(tree):
-        for node in _changed(owner, tree, is_whole=module.startswith(WHOLE)):
-            for source in _replacements(node):
-                key = f"{module}:{scope} | {_words(node)} | {' '.join(source.split())}"
-                seen[key] += 1
-                key = key if seen[key] == 1 else f"{key} #{seen[key]}"
-                mutants.append(Mutant(module, scope, key, Change(places[node], source)))
+        nodes, roles = _changed(owner, tree, is_whole=module.startswith(WHOLE)), _roles(owner)
+        reads_rows = module.startswith(READS_ROWS)
+        changes = [(node, source) for node in nodes for source in _replacements(node)]
+        changes += [(node, source) for node in nodes for source in _omissions(node, roles[node], reads_rows=reads_rows)]
+        for node, source in dict.fromkeys(changes):
+            key = f"{module}:{scope} | {_words(node)} | {' '.join(source.split())}"
+            seen[key] += 1
+            key = key if seen[key] == 1 else f"{key} #{seen[key]}"
+            mutants.append(Mutant(module, scope, key, Change(places[node], source)))
     return mutants
+
+
+def until_many_rows(items: Iterable[Any]) -> Iterator[Any]:
+    """The first of several tables, or numbers of row groups, with :data:`MOST_ROWS` rows: the change of a loop."""
+    n_rows = 0
+    for item in items:
+        yield item
+        members = item if isinstance(item, tuple) else (item,)
+        n_rows += max(getattr(member, "num_rows", ROWS_OF_A_GROUP) for member in members)
+        if n_rows >= MOST_ROWS:
+            return
 
 
 def tree_of(mutant: Mutant) -> ast.Module:
@@ -143,7 +180,7 @@ def _is_sink(node: ast.AST) -> bool:
     return (
         name in DRAWS
         or (name in EVENTS and isinstance(node.func, ast.Name))
-        or (any(isinstance(value, ast.Name) and value.id == "randomness" for value in passed))
+        or (any(isinstance(value, ast.Name) and value.id in {"randomness", "paid"} for value in passed))
         or any(isinstance(value, ast.Attribute) and value.attr in DRAWS for value in passed)
     )
 
@@ -185,11 +222,11 @@ def _changed(owner: ast.stmt, tree: ast.Module, *, is_whole: bool) -> list[ast.A
 
 def _inside(root: ast.AST) -> Iterator[ast.AST]:
     """The nodes below a node that run, in order."""
-    if isinstance(root, ast.Raise | ast.JoinedStr) or (
-        isinstance(root, ast.Expr) and isinstance(root.value, ast.Constant)
-    ):
+    if isinstance(root, ast.Raise) or (isinstance(root, ast.Expr) and isinstance(root.value, ast.Constant)):
         return
     yield root
+    if isinstance(root, ast.JoinedStr):
+        return
     for name, value in ast.iter_fields(root):
         if name in {"annotation", "returns", "decorator_list", "pattern", "args"} and not isinstance(root, ast.Call):
             continue
@@ -366,3 +403,151 @@ def _with(call: ast.Call, place: int | str, source: str) -> str:
     else:
         next(keyword for keyword in other.keywords if keyword.arg == place).value = value
     return ast.unparse(other)
+
+
+KEY, ITEM, LOOP, FILTER = "part of a key", "part of a tuple that is passed", "iteration", "condition of a comprehension"
+_LOOKUPS: Final = {"get", "pop", "setdefault", "add", "discard"}
+_CLAUSES: Final = {"where", "filter", "order_by", "group_by"}
+_CHECKS: Final = ("require", "_require", "check", "_check", "verify", "_verify")
+_SIZES: Final = {"n_rows", "num_rows", "num_row_groups"}
+
+
+def _roles(owner: ast.stmt) -> dict[ast.AST, set[str]]:  # noqa: C901 - one line for each kind of node
+    """What nodes of a scope are to the nodes above them."""
+    roles = defaultdict[ast.AST, set[str]](set)
+    for node in ast.walk(owner):
+        keys: list[ast.expr] = []
+        match node:
+            case ast.For(iter=iterated):
+                roles[iterated].add(LOOP)
+            case ast.comprehension(iter=iterated, ifs=conditions):
+                roles[iterated].add(LOOP)
+                for condition in conditions:
+                    roles[condition].add(FILTER)
+            case ast.Subscript(slice=key):
+                keys = [key]
+            case ast.Dict(keys=dict_keys):
+                keys = [key for key in dict_keys if key is not None]
+            case ast.DictComp(key=key) | ast.SetComp(elt=key) | ast.Lambda(body=key):
+                keys = [key]
+            case ast.Compare(left, [ast.In() | ast.NotIn()], _):
+                keys = [left]
+            case ast.Call(ast.Attribute(attr=attribute), [key, *_]) if attribute in _LOOKUPS:
+                keys = [key]
+            case ast.Assign([ast.Name(name)], key) if _names_key(name):
+                keys = [key]
+            case ast.Return(key) if key is not None and isinstance(owner, _Function) and _names_key(owner.name):
+                keys = [key]
+        if isinstance(node, ast.Call):
+            for argument in node.args:
+                roles[argument].add(ITEM)
+        for key in keys:
+            roles[key].add(KEY)
+    return roles
+
+
+def _names_key(name: str) -> bool:
+    return any(word in name for word in ("key", "kind", "digest"))
+
+
+def _omissions(node: ast.AST, roles: set[str], *, reads_rows: bool) -> Iterator[str]:  # noqa: C901 - as above
+    """Sources in the place of a node that leave out a part of what belongs together."""
+    text = ast.unparse(node) if isinstance(node, ast.expr) else ""
+    if FILTER in roles:
+        yield "True"
+    if LOOP in roles:
+        yield f"[*{text}][:-1]"
+        if reads_rows:
+            yield f"__import__('tests.privacy.mutations', fromlist=['x']).until_many_rows({text})"
+    match node:
+        case ast.Tuple(members, ast.Load()) if len(members) > 1 and not any(isinstance(m, ast.Slice) for m in members):
+            yield from _parts_of_key(members, roles)
+        case ast.JoinedStr(values):
+            for value in values:
+                if isinstance(value, ast.FormattedValue) and len(values) > 1:
+                    yield ast.unparse(ast.JoinedStr([other for other in values if other is not value]))
+        case ast.Dict(keys, values) if len(values) > 1:
+            for index in range(len(values)):
+                yield ast.unparse(ast.Dict(_without(keys, index), _without(values, index)))
+        case ast.Compare(left, operators, others):
+            yield from _fewer_comparisons(left, operators, others)
+        case ast.If(body=[*_, ast.Raise()]) if len(node.body) > 1 or node.orelse:
+            yield "pass"
+        case ast.Expr(ast.Call() as call) if _name(call.func).startswith(_CHECKS):
+            yield "pass"
+        case ast.Subscript(value, ast.Name() | ast.Attribute(), ast.Load()) if _is_object(value):
+            yield f"next(iter({ast.unparse(value)}.values()))"
+        case ast.Attribute(attr=attribute, ctx=ast.Load()) if reads_rows and attribute in _SIZES:
+            yield f"min({text}, {MOST_ROWS})"
+        case ast.Name(id=name, ctx=ast.Load()) if reads_rows and name in _SIZES:
+            yield f"min({text}, {MOST_ROWS})"
+        case ast.Call():
+            yield from _calls_with_less(node, reads_rows=reads_rows)
+
+
+def _parts_of_key(members: list[ast.expr], roles: set[str]) -> Iterator[str]:
+    for index, member in enumerate(members):
+        if KEY in roles and not isinstance(member, ast.Starred):
+            yield ast.unparse(ast.Tuple([*members[:index], ast.Constant(None), *members[index + 1 :]], ast.Load()))
+        elif KEY in roles or ITEM in roles:
+            yield ast.unparse(ast.Tuple(_without(members, index), ast.Load()))
+
+
+def _fewer_comparisons(left: ast.expr, operators: list[ast.cmpop], others: list[ast.expr]) -> Iterator[str]:
+    """One comparison less of a chain, or of two tuples that are compared part by part."""
+    if len(operators) > 1:
+        yield ast.unparse(ast.Compare(left, operators[:-1], others[:-1]))
+        yield ast.unparse(ast.Compare(others[0], operators[1:], others[1:]))
+    other = others[0]
+    if isinstance(left, ast.Tuple) and isinstance(other, ast.Tuple) and len(left.elts) == len(other.elts):
+        for index in range(len(left.elts)):
+            fewer = (ast.Tuple(_without(side.elts, index), ast.Load()) for side in (left, other))
+            yield ast.unparse(ast.Compare(next(fewer), operators, [next(fewer)]))
+
+
+def _calls_with_less(call: ast.Call, *, reads_rows: bool) -> Iterator[str]:
+    name, function, is_method = _name(call.func), call.func, isinstance(call.func, ast.Attribute)
+    if name == "sum":
+        yield _renamed(call, "max")
+    elif name in {"min", "max"} and len(call.args) == 2 and not is_method:
+        yield from map(ast.unparse, call.args)
+    elif name == "len" and reads_rows:
+        yield f"min({ast.unparse(call)}, {MOST_ROWS})"
+    elif name == "get" and is_method and call.args:
+        default = ast.unparse(call.args[1]) if len(call.args) > 1 else "None"
+        yield f"next(iter({ast.unparse(function.value)}.values()), {default})"  # type: ignore[attr-defined]
+    elif name in _CLAUSES and is_method:
+        for index in range(len(call.args)):
+            fewer = ast.Call(function, _without(call.args, index), call.keywords)
+            yield ast.unparse(fewer if fewer.args else function.value)  # type: ignore[attr-defined]
+    if name in {"isinstance", "getattr", "zip", "range", "sum", "min", "max", "get", *_CLAUSES, *DRAWS, *EVENTS}:
+        return
+    if is_method and ast.unparse(function).startswith("_log."):
+        return
+    if len(call.args) > 1 and not isinstance(call.args[-1], ast.Starred):
+        yield ast.unparse(ast.Call(function, call.args[:-1], call.keywords))
+    for index, keyword in enumerate(call.keywords):
+        if keyword.arg is not None:
+            yield ast.unparse(ast.Call(function, call.args, _without(call.keywords, index)))
+
+
+def _renamed(call: ast.Call, name: str) -> str:
+    """The call of another function, or of another method of the same object; the largest of nothing is 0."""
+    other = copy.deepcopy(call)
+    if isinstance(other.func, ast.Attribute):
+        other.func.attr = name
+        return ast.unparse(other)
+    start = other.args.pop() if len(other.args) > 1 else ast.Constant(0)
+    return ast.unparse(ast.Call(ast.Name(name), other.args, [ast.keyword("default", start)]))
+
+
+def _is_object(value: ast.expr) -> bool:
+    """Whether an expression is an object and not a type."""
+    return not (isinstance(value, ast.Name) and (value.id in dir(builtins) or value.id[0].isupper()))
+
+
+_Member = TypeVar("_Member")
+
+
+def _without(members: Sequence[_Member], index: int) -> list[_Member]:
+    return [*members[:index], *members[index + 1 :]]

@@ -4,11 +4,12 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from tests.privacy import mutations
-from tests.privacy.mutations import ROOT, modules, mutants_of
+from tests.privacy.mutations import ROOT, modules, mutants_of, tree_of
 
 TEST = "tests/privacy/test_paid_draws.py::test_a_forest_draws_everything_that_its_event_pays_for[rdt-ta-pure]"
 NOISE = "app.forests.bins.releases"
@@ -61,10 +62,65 @@ def test_each_mechanism_and_charge_has_mutants() -> None:
     assert made["app.services.execution.charge"]
     assert made["app.ledger.admission"]
     files = [".".join(path.relative_to(ROOT).with_suffix("").parts) for path in ROOT.glob("app/**/*.py")]
-    for name in (*mutations.WHOLE, *mutations.LEFT_OUT):
+    for name in ("datasets.private_rows", "jobs.queue", "ledger.chain", "services.releases.dask_fleet"):
+        assert made[f"app.{name}"]
+    for name in (*mutations.WHOLE, *mutations.LEFT_OUT, *mutations.READS_ROWS):
         assert any(module.startswith(name) for module in files), f"{name} has moved"
     keys = [mutant.key for mutants in made.values() for mutant in mutants]
     assert len(keys) == len(set(keys))
+
+
+OMISSIONS = {
+    "a part of a tuple that is a key": ("def key_of(job, file): return job, file", "(job, None)"),
+    "a part of a tuple that is looked up": ("def f(d, job, file): return d[job, file]", "(None, file)"),
+    "a part of a tuple that is sorted by": ("def f(s): return sorted(s, key=lambda a: (a.id, a.at))", "(a.id, None)"),
+    "a part of a tuple that is hashed": ("def f(rows, place): return digest((rows, *place))", "(*place,)"),
+    "a part of a text": ("def f(job, n): return f'sums-{job}-{n}'", "f'sums--{n}'"),
+    "a member of a dictionary": ("def f(a, b): return {'id': a, 'scope': b}", "{'id': a}"),
+    "all but the largest": ("def f(s): return sum(s)", "max(s, default=0)"),
+    "all but the largest of an array": ("def f(s): return s.sum(axis=1)", "s.max(axis=1)"),
+    "the second of two bounds": ("def f(a, b): return min(a, b)", "a"),
+    "an argument for its default": ("def f(a, b): return g(a, scope=b)", "g(a)"),
+    "the last argument for its default": ("def f(a, b): return g(a, b)", "g(a)"),
+    "a name, so that the first is read": ("def f(d, name): return d[name]", "next(iter(d.values()))"),
+    "a name, so that the first of some is read": ("def f(d, n): return d.get(n, 0)", "next(iter(d.values()), 0)"),
+    "a condition of what is read": ("def f(s): return [a for a in s if a.ok]", "True"),
+    "a condition of a query": ("def f(q, a, b): return q.where(a, b)", "q.where(b)"),
+    "the only condition of a query": ("def f(q, a): return q.where(a)", "q"),
+    "the last of what is read": ("def f(s): return [a for a in s]", "[*s][:-1]"),
+    "one of two comparisons": ("def f(a, b): return (a.x, a.y) == (b.x, b.y)", "(a.x,) == (b.x,)"),
+    "one comparison of a chain": ("def f(a, b, c): return a < b < c", "b < c"),
+    "a refusal": ("def f(a, b):\n if a != b:\n  a.log()\n  raise E", "pass"),
+    "a check": ("def f(a):\n require_paid(a)", "pass"),
+    "rows after many": ("def f(n_rows): return g(n_rows)", "min(n_rows, 2097152)"),
+    "a table after many": (
+        "def f(s):\n for a in s: g(a)",
+        "__import__('tests.privacy.mutations', fromlist=['x']).until_many_rows(s)",
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", OMISSIONS)
+def test_what_belongs_together_is_left_out_part_by_part(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, kind: str
+) -> None:
+    source, expected = OMISSIONS[kind]
+    for name in ("WHOLE", "READS_ROWS"):
+        monkeypatch.setattr(mutations, name, ("app.tiny",))
+    monkeypatch.setattr(mutations, "ROOT", tmp_path)
+    (tmp_path / "app").mkdir()
+    (tmp_path / "app" / "tiny.py").write_text(source)
+    made = mutants_of("app.tiny")
+    assert expected in [mutant.change.source for mutant in made]
+    for mutant in made:
+        compile(tree_of(mutant), "app.tiny", "exec")
+
+
+def test_a_reader_that_stops_after_many_rows_reads_few_rows_whole() -> None:
+    few, many = SimpleNamespace(num_rows=2**20), SimpleNamespace(num_rows=2**21)
+    assert list(mutations.until_many_rows([few, (1, few), few])) == [few, (1, few)]
+    assert list(mutations.until_many_rows([many, few])) == [many]
+    assert list(mutations.until_many_rows(range(40))) == list(range(16))
 
 
 @pytest.mark.long
