@@ -15,7 +15,7 @@ from app.datasets.row_layout import arrow_schema
 from app.forests.bins import quantile_bins
 from app.forests.data.coded_rows import CodedRows, CodeRequest
 from app.forests.data.encoding import Encoding
-from tests.support.uploads import DATA_KEY, HEADER, SCHEMA, Ingestion, path_of
+from tests.support.uploads import DATA_KEY, HEADER, SCHEMA, Ingestion, path_of, store_table, stored_table
 from tests.support.wide_codes import wide_codes
 
 GRID = quantile_bins.public_grid(SCHEMA)
@@ -71,6 +71,18 @@ def test_a_second_job_reads_codes_and_gets_the_same_rows(ingest, monkeypatch, pu
         np.testing.assert_array_equal(codes(rows), wide_codes(public, values.features))
         np.testing.assert_array_equal(rows.y, values.y)
         np.testing.assert_array_equal(rows.ids, values.row_ids)
+
+
+def test_a_machine_that_reads_a_shard_stores_no_codes(ingest):
+    """They would be those of some row groups, in a file that is named after all of them."""
+    ingest(BODY)
+    store_table(stored_table(ingest.destination), ingest.destination, group_rows=100)
+    selection = Selection(SCHEMA, ingest.partitions, {})
+    shards = private_rows.shards(ingest.destination, selection, n_rows=100)
+    for shard in shards:
+        private_rows.read_shard(shard, selection, codes=CodeRequest(GRID))
+        assert stored(ingest) == []
+    assert len(shards) == 3
 
 
 def test_the_file_is_sealed_and_for_its_owner_alone(ingest):

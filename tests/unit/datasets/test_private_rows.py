@@ -10,6 +10,8 @@ from app.core.files import Directory
 from app.core.sealed_files import DataKey, SealedFile
 from app.datasets import private_rows, row_files, row_layout
 from app.datasets.private_rows import Selection
+from app.forests.bins import quantile_bins
+from app.forests.data.coded_rows import CodeRequest
 from app.forests.data.schema import Feature, Schema
 from app.privacy.partitions import HashPartition, Partitions
 from tests.support.uploads import DATA_KEY, GOOD_ROW, HEADER, SCHEMA, Ingestion, path_of, store_table, stored_table
@@ -211,5 +213,8 @@ def test_nulls_in_columns_without_nulls_are_refused(ingest):
 
 def test_a_label_out_of_range_is_read_as_unknown(ingest):
     store(ingest, f0=[1.0] * 4, f1=[1.0] * 4, f2=[0] * 4, f3=[0] * 4, label=[-5, 2, 2**31 - 1, 1])
-    assert ingest.read(keep_unlabelled=True).y.tolist() == [-1, -1, -1, 1]
-    assert ingest.read().y.tolist() == [1]
+    codes = CodeRequest(quantile_bins.public_grid(SCHEMA))
+    for keep_unlabelled, labels in ((True, [-1, -1, -1, 1]), (False, [1])):
+        assert ingest.read(keep_unlabelled=keep_unlabelled).y.tolist() == labels
+        selection = Selection(SCHEMA, ingest.partitions, {}, keep_unlabelled=keep_unlabelled)
+        assert private_rows.read([ingest.destination], selection, codes=codes).y.tolist() == labels

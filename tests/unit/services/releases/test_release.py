@@ -1,5 +1,8 @@
 """The rows that a job reads: those of its boxes, with unlabelled rows where their absence would reveal a label."""
 
+import json
+from dataclasses import replace
+from fractions import Fraction
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -8,11 +11,17 @@ import pytest
 
 from app.core.sealed_files import DataKey
 from app.datasets import private_rows
-from app.forests import catalogue
+from app.forests import catalogue, profile
+from app.forests.catalogue import PlanRequest
 from app.forests.data.schema import Schema
+from app.forests.evaluation import Evaluation, plan_tables
+from app.forests.profile import Profile
 from app.privacy.events import Adjacency
-from app.services.jobs.task import JobTask, PartRows
+from app.services.jobs.task import JobTask, PartRows, input_path
 from app.services.releases import release as service
+from tests.privacy.noiseless import Noiseless
+from tests.support.stored_part import stored_part
+from tests.support.uploads import SCHEMA, stored_table
 
 KEY = DataKey(bytes(32))
 LABELLED = PartRows(schema={}, row_files=(Path("own"),), partitions=[], scope={"shard": (0,)}, data_key=KEY)
@@ -56,3 +65,33 @@ def test_of_two_datasets_each_is_read_by_its_own_box(monkeypatch: pytest.MonkeyP
 
     assert (own["files"][0].file.name, own["scope"], own["keep_unlabelled"]) == ("own", {"shard": (0,)}, False)
     assert (other["files"][0].file.name, other["scope"], other["keep_unlabelled"]) == ("other", {"shard": (1,)}, True)
+
+
+@pytest.mark.parametrize("cells", [(0,), (1, 3), (0, 1, 2, 3)])
+def test_profiles_and_evaluations_count_the_labelled_rows_of_their_scope(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, cells: tuple[int, ...]
+) -> None:
+    monkeypatch.setattr(service, "SystemRandomness", Noiseless)
+    part = replace(stored_part(tmp_path), scope={"shard": cells})
+    [file] = part.files
+    table = stored_table(file)
+    rows = list(zip(table.column("cell").to_pylist(), table.column("label").to_pylist(), strict=True))
+    expected = [sum(cell in cells and label == number for cell, label in rows) for number in range(2)]
+    assert 0 < sum(expected) < len(rows)
+
+    def performed(kind: str, work: dict[str, Any], n_trees: int = 0) -> bytes:
+        task = JobTask(kind, "jb_1", tmp_path, work, n_trees, (part,), {})
+        service.perform(task, on_tree_done=lambda: None)
+        return task.output_path.read_bytes()
+
+    facts = catalogue.public_facts(PlanRequest("mrf", {}, Fraction(9), 600), SCHEMA, Adjacency.ADD_REMOVE_ONE)
+    profiled = performed("profile", {"plan": profile.plan({}, facts).to_json()})
+    assert Profile.from_json(json.loads(profiled), SCHEMA).counts_in_rows == expected
+
+    planned = catalogue.plan(PlanRequest("mrf", {"n_estimators": 1, "max_depth": 1}, Fraction(9), 600), SCHEMA)
+    input_path(tmp_path, "m").parent.mkdir()
+    input_path(tmp_path, "m").write_bytes(performed("train", {"plan": planned.to_json()}, n_trees=1))
+    tables = plan_tables(["confusion"], facts, score_bins=2)
+    evaluated = performed("evaluation", {"plan": tables.to_json(), "models": [{"digest": "m"}]})
+    [confusion] = Evaluation.from_json(json.loads(evaluated)).tables.values()
+    assert confusion.reshape(2, 2).sum(axis=1).tolist() == expected
