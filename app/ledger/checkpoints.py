@@ -146,8 +146,12 @@ class Log:
         self._account_id = account_id
 
     def root(self, size: int) -> bytes:
-        """The root over the first ``size`` entries."""
-        return root_of(size, self.subtree)
+        """The root over the first ``size`` entries, with the last leaves from the entries.
+
+        Somebody who may change entries and not the stored hashes could rewrite all entries below a stored hash. The
+        chain fixes the entries before the last one, so it is enough to read its block.
+        """
+        return root_of(size, lambda height, position: self._read(height, position, size))
 
     def inclusion(self, sequence: int, size: int) -> list[bytes]:
         """The inclusion proof of the entry with a sequence in the first ``size`` entries."""
@@ -161,6 +165,14 @@ class Log:
         """The hash of a complete subtree, folded from the next lower stored height."""
         stored = height - height % STEP
         return self._fold(stored, height, position)
+
+    def _read(self, height: int, position: int, size: int) -> bytes:
+        """The hash of a subtree. Above the last of ``size`` leaves, no stored hash is believed."""
+        if (position + 1) << height < size:
+            return self.subtree(height, position)
+        if height <= STEP:
+            return self._fold(0, height, position)
+        return node(self.subtree(height - 1, 2 * position), self._read(height - 1, 2 * position + 1, size))
 
     def _fold(self, stored: int, height: int, position: int) -> bytes:
         """The subtree of ``height`` at ``position``, from the hashes of height ``stored`` below it."""
