@@ -1,4 +1,4 @@
-"""Starts processes of this program, turns signals into requests to stop, and repeats tasks in threads.
+"""Starts processes of this program, turns signals into requests to stop, and runs work in threads.
 
 Child processes start without addresses and keys in their environment. ``python -m`` searches the working directory for
 modules first. A user's folder may contain another ``app``, so the environment names this program's path and switches
@@ -11,11 +11,12 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from queue import SimpleQueue
-from typing import Final
+from typing import Final, TypeVar
 
 import app
 from app.core.memory import ONE_BLAS_THREAD
@@ -36,6 +37,8 @@ PROVIDER_PREFIXES = ("AWS_", "AZURE_", "GOOGLE_", "SSL_CERT_")
 
 TERMINAL_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 """What service managers and terminals send to end a program; a terminal sends the last two to all its processes."""
+
+Result = TypeVar("Result")
 
 _log = logging.getLogger(__name__)
 
@@ -90,6 +93,26 @@ def stop_signals() -> Iterator[Stop]:
         for number, handler in before.items():
             signal.signal(number, handler)
         received.put(None)
+
+
+def begun(work: Callable[[], Result], *, name: str) -> Future[Result]:
+    """Begins work in a thread of its own, or does it at once in this thread if the machine starts no further one.
+
+    An account, a service and a container have limits of threads, and a paid job goes on at the limit.
+    """
+    outcome: Future[Result] = Future()
+
+    def run() -> None:
+        try:
+            outcome.set_result(work())
+        except BaseException as error:  # noqa: BLE001  (raised again where the result is asked for)
+            outcome.set_exception(error)
+
+    try:
+        threading.Thread(target=run, name=name, daemon=True).start()
+    except RuntimeError:  # "can't start new thread"
+        run()
+    return outcome
 
 
 class Periodic:

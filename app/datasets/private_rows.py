@@ -9,6 +9,7 @@ row. A file that cannot be read at all is a fault of the installation; the error
 
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
+from io import BytesIO
 from typing import TypeVar, overload
 
 import numpy as np
@@ -92,6 +93,20 @@ class Selection:
             codes = integers(table.column(column))
             kept &= np.isin(codes if feature is None else sanitise_codes(feature, codes), selected)
         return kept if self._keep_unlabelled else kept & has_known_label(self.schema.label, _labels(table))
+
+
+def start_reading() -> None:
+    """Starts the thread in which pyarrow reads files, the only one of this process, so that no later read starts one.
+
+    pyarrow starts up to eight when it reads, and the read fails if the machine starts no further thread.
+
+    Raises:
+        pa.ArrowException: the machine starts no further thread now.
+    """
+    pa.set_io_thread_count(1)
+    file = BytesIO()
+    pq.write_table(pa.table({"public": [0]}), file)
+    pq.ParquetFile(file).read_row_group(0, use_threads=False)
 
 
 @overload

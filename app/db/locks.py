@@ -179,7 +179,7 @@ class WriteLock:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            self._wait = _Wait(descriptor)
+            self._wait = _begin_to_wait(descriptor)
             self._wait.until_locked(self._wait_s)
         except OSError:
             os.close(descriptor)
@@ -224,6 +224,14 @@ class _Wait:
             if not self._is_needed:
                 _free(self._descriptor)
             self._changed.notify()
+
+
+def _begin_to_wait(descriptor: int) -> _Wait:
+    try:
+        return _Wait(descriptor)
+    except RuntimeError:  # this machine starts no further thread now
+        os.close(descriptor)
+        raise Unavailable("the database is busy") from None
 
 
 def _free(descriptor: int) -> None:

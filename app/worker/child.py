@@ -1,11 +1,11 @@
 """Runs one job on private rows, in a process that ends with its supervisor.
 
-The process loads its modules and says so with one byte on standard output: the job is charged after this byte, so that
-whatever this machine lacks costs no budget. Then the process waits for the job, one line of JSON on standard input,
-which stays open: when the input closes, the supervisor has ended or needs no child, and this process ends at once. The
-next byte says that the job begins, before its rows are read; each finished tree is one more byte. Until the modules are
-loaded, standard error is that of the worker; afterwards it is discarded, and the exit code is success or one opaque
-failure, whatever went wrong.
+The process loads its modules, starts the threads that it cannot do without, and says so with one byte on standard
+output: the job is charged after this byte, so that whatever this machine lacks costs no budget. Then the process waits
+for the job, one line of JSON on standard input, which stays open: when the input closes, the supervisor has ended or
+needs no child, and this process ends at once. The next byte says that the job begins, before its rows are read; each
+finished tree is one more byte. Until the modules are loaded, standard error is that of the worker; afterwards it is
+discarded, and the exit code is success or one opaque failure, whatever went wrong.
 """
 
 import ctypes
@@ -25,6 +25,7 @@ _log = logging.getLogger("app.worker.child")  # this module runs as ``__main__``
 _NEEDED = (
     "app.services.jobs.task",
     "app.services.releases.release",
+    "app.datasets.private_rows",
     "app.forests.noise.draws",
     "app.forests.kernels.compiled.node_row_loops",
     "app.forests.kernels.compiled.prediction_loops",
@@ -41,7 +42,8 @@ def main(supervisor_pid: int) -> None:
     forbid_core_dumps()
     return_large_blocks()
     share_arenas(1)  # threads of growth keep what they free: with two, `rpf` took 17 % more at ten million rows
-    _load_or_exit()
+    has_task = threading.Event()
+    _load_or_exit(has_task)
     _discard_standard_error()
     _tell()
     try:
@@ -49,7 +51,7 @@ def main(supervisor_pid: int) -> None:
         from app.services.releases.release import perform
 
         task = JobTask.from_text(sys.stdin.readline())
-        threading.Thread(target=_exit_when_stdin_closes, daemon=True).start()
+        has_task.set()
         os.chdir(task.folder)
         _tell()
         perform(task, on_tree_done=_tell)
@@ -58,11 +60,12 @@ def main(supervisor_pid: int) -> None:
     os._exit(0)
 
 
-def _load_or_exit() -> None:
+def _load_or_exit(has_task: threading.Event) -> None:
     """Loads what jobs use. A failure is logged: this process has read no task, so nothing private can be in it."""
     try:
         with without_collection():
             load_modules()
+        threading.Thread(target=_exit_when_stdin_closes, args=(has_task,), daemon=True).start()
     except BaseException:  # noqa: BLE001  (whatever is missing here, no job may be charged)
         logs.configure("INFO")
         _log.exception("the code of jobs cannot be loaded")
@@ -77,16 +80,18 @@ def _discard_standard_error() -> None:
 
 
 def load_modules() -> None:
-    """Imports what jobs use, and compiles the loops that this machine has not compiled yet."""
+    """Imports what jobs use, compiles the loops that this machine has not compiled yet, and starts to read files."""
     for name in _NEEDED:
         importlib.import_module(name)
+    sys.modules["app.datasets.private_rows"].start_reading()
 
 
 def _tell() -> None:
     os.write(1, b".")
 
 
-def _exit_when_stdin_closes() -> None:
+def _exit_when_stdin_closes(has_task: threading.Event) -> None:
+    has_task.wait()  # the main thread reads the task
     is_open = True
     while is_open:
         is_open = os.read(0, 4096) != b""

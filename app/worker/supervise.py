@@ -121,7 +121,8 @@ class Children:
     def prepare(self) -> None:
         """Starts the child of the next job, after a job; a worker that ran no job has none."""
         if self._has_started and self._waiting is None:
-            self._begin()
+            with contextlib.suppress(CodeNotLoaded):  # the next job finds out
+                self._begin()
 
     def stop_if_idle(self) -> None:
         """Stops a child that waited for too long; the next one is started after the next job."""
@@ -161,6 +162,9 @@ def _new_child() -> "subprocess.Popen[bytes]":
             env={**scrubbed_environment(), **LARGE_PAGES},
             close_fds=True,
         )
+    except OSError:  # a limit of processes, or of memory
+        _log.exception("the process of a job cannot be started")
+        raise CodeNotLoaded from None
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 

@@ -171,6 +171,30 @@ def test_a_worker_whose_lease_ended_in_an_outage_extends_it_after_the_first_swee
     assert scene.end(job_id) == ("succeeded", None, PAID)
 
 
+@pytest.mark.parametrize("error", [RuntimeError("can't start new thread"), MemoryError(), OSError(28, "canary")])
+def test_an_extension_that_fails_is_tried_again(
+    scene: Scene, error: Exception, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    (job_id, claim), extended, heartbeat = submitted_and_claimed(scene), threading.Event(), lease.heartbeat
+    failures = iter([error, error])
+
+    def beat(*arguments: Any, **named: Any) -> None:
+        if failure := next(failures, None):
+            raise failure
+        heartbeat(*arguments, **named)
+        extended.set()
+
+    def work(task: JobTask, kept: Lease) -> None:
+        monkeypatch.setattr(lease, "heartbeat", beat)
+        assert extended.wait(timeout=60)
+        kept.require()
+        perform_here(task)
+
+    run_job.run_job(scene.installation, claim, work)
+    assert scene.end(job_id) == ("succeeded", None, PAID)
+    assert caplog.text.count("a heartbeat failed") == 2
+
+
 def test_a_paid_job_is_lost_after_the_sweeps_of_another_lease_and_not_before(scene: Scene) -> None:
     job_id, claim = submitted_and_claimed(scene)
     charge.charge_claimed(scene.installation, claim)

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, wait
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain
@@ -25,6 +25,7 @@ from typing import Any, Final, Protocol, Self, TypeAlias, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from app.core.processes import begun
 from app.forests.data.encoding import Encoding
 from app.forests.data.sanitiser import SanitisedColumns, SanitisedRows
 
@@ -395,14 +396,18 @@ def made_ahead(parts: Iterable[Part], make: Callable[[Part], Result]) -> Generat
 
     Close it before what ``make`` reads from: closing waits for the thread.
     """
-    with ThreadPoolExecutor(1) as pool:
-        made: Future[Result] | None = None
+    made: Future[Result] | None = None
+    try:
         for part in parts:
-            made, ready = pool.submit(make, part), made
+            ready = made
+            wait([ready] if ready else [])  # one part is made at a time
+            made = begun(partial(make, part), name="rows")
             if ready is not None:
                 yield ready.result()
         if made is not None:
             yield made.result()
+    finally:
+        wait([made] if made else [])
 
 
 def in_threads(parts: Sequence[Part], work: Callable[[Iterator[Part]], Result]) -> list[Result]:
@@ -418,12 +423,12 @@ def in_threads(parts: Sequence[Part], work: Callable[[Iterator[Part]], Result]) 
             yield part
 
     n_threads = min(_n_processors(), MAX_THREADS, len(parts))
-    if n_threads == 1:
-        return [work(untaken())]
-    with ThreadPoolExecutor(n_threads - 1) as pool:
-        others = [pool.submit(work, untaken()) for _ in range(n_threads - 1)]
+    others = [begun(partial(work, untaken()), name="rows") for _ in range(n_threads - 1)]
+    try:
         own = work(untaken())
-        return [own, *(done.result() for done in others)]
+    finally:
+        wait(others)
+    return [own, *(done.result() for done in others)]
 
 
 def _n_processors() -> int:

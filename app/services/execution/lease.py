@@ -4,10 +4,11 @@ import logging
 import threading
 import time
 from collections.abc import Callable
-from concurrent.futures import Future, wait
+from concurrent.futures import wait
 from typing import Self, TypeVar
 
 from app.core.errors import GrovekeeperError, LeaseLost, Unavailable
+from app.core.processes import begun
 from app.jobs import queue
 from app.jobs.queue import Claim
 from app.services.installation import Installation
@@ -41,9 +42,9 @@ def heartbeat(installation: Installation, claim: Claim, *, trees_done: int) -> N
 class Lease:
     """The lease of one job. A thread extends it for as long as the block of the object lasts.
 
-    If the database is unreachable, the work goes on and the thread tries again: what a charged job spent stays spent.
-    The token of the claim keeps out a job that another process has ended meanwhile, so the last transaction notices a
-    lost lease, too.
+    If the database is unreachable or an extension fails, the work goes on and the thread tries again: what a charged
+    job spent stays spent. The token of the claim keeps out a job that another process has ended meanwhile, so the last
+    transaction notices a lost lease, too.
     """
 
     def __init__(self, installation: Installation, claim: Claim) -> None:
@@ -55,7 +56,10 @@ class Lease:
         self._thread = threading.Thread(target=self._extend_until_the_end, name="lease", daemon=True)
 
     def __enter__(self) -> Self:
-        self._thread.start()
+        try:
+            self._thread.start()
+        except RuntimeError:  # a limit of threads; nothing is charged, and the job goes back to the queue
+            raise Unavailable("this machine starts no further thread") from None
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -84,15 +88,7 @@ class Lease:
         Raises:
             Stopped: ``stopping`` was set.
         """
-        outcome: Future[Result] = Future()
-
-        def run() -> None:
-            try:
-                outcome.set_result(work())
-            except BaseException as error:  # noqa: BLE001  (raised again by the caller's thread)
-                outcome.set_exception(error)
-
-        threading.Thread(target=run, name="files", daemon=True).start()
+        outcome = begun(work, name="files")
         while wait([outcome], timeout=_LOOK_S).not_done:
             if stopping.is_set():
                 raise Stopped
@@ -115,3 +111,5 @@ class Lease:
             self._lost.set()
         except Unavailable:
             _log.warning("a heartbeat was missed", extra={"job_id": self._claim.job_id})
+        except Exception:  # noqa: BLE001  (whatever it was, the next attempt may succeed, and the job is paid)
+            _log.exception("a heartbeat failed", extra={"job_id": self._claim.job_id})
