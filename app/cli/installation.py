@@ -291,8 +291,8 @@ def run_dask_worker(
         from app.core.object_store import ObjectStore  # an extra
 
         ObjectStore(settings.store, settings.home)  # refused here, not in a process that is started again and again
-        environ |= provider_environment()
-    _become("worker", settings, environ=environ, host=host, memory_limit=memory_limit, store=settings.store)
+        environ |= provider_environment() | {f"{PREFIX}STORE": settings.store}
+    _become("worker", settings, environ=environ, host=host, memory_limit=memory_limit)
 
 
 def _dask_settings() -> Settings:

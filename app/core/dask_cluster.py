@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Any, Self
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 TLS, TCP = "tls", "tcp"
 
@@ -50,13 +50,11 @@ class DaskCluster:
     deadline_s: int
 
     def __post_init__(self) -> None:
-        address = urlsplit(self.scheduler)
+        address = _split(self.scheduler)
         files = {self.ca_file is None, self.cert_file is None, self.key_file is None}
-        if address.scheme not in (TLS, TCP) or not address.hostname or address.port is None:
-            raise ValueError("not the address of a scheduler")
         if files != {address.scheme == TCP}:
             raise ValueError("an address with TLS needs three files, and an address without TLS none")
-        if address.scheme == TCP and not is_loopback(address.hostname):
+        if address.scheme == TCP and not is_loopback(address.hostname or ""):
             raise ValueError("beyond this machine, a scheduler needs TLS")
 
     def to_json(self) -> dict[str, Any]:
@@ -68,6 +66,20 @@ class DaskCluster:
         """Inverse of :meth:`to_json`."""
         paths = {name: path and Path(path) for name, path in value.items() if name.endswith("_file")}
         return cls(**{**value, **paths})
+
+
+def _split(scheduler: str) -> SplitResult:
+    """The parts of an address, which is shown in lists of processes and has nothing but a host and a port."""
+    wrong = ValueError("not the address of a scheduler")
+    try:
+        address = urlsplit(scheduler)
+        is_place = address.scheme in (TLS, TCP) and address.hostname and address.port is not None
+    except ValueError:  # its message shows a part of the address
+        raise wrong from None
+    is_more = "@" in scheduler or address.path.strip("/") or address.query or address.fragment
+    if not is_place or is_more:
+        raise wrong
+    return address
 
 
 def is_loopback(host: str) -> bool:

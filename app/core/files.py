@@ -31,7 +31,9 @@ UNFINISHED = ".part"
 Existing = Literal["replace", "keep", "refuse"]
 """What to do when a file of that name exists; see :func:`new_file`."""
 
-_OTHERS = 0o077
+OTHERS = 0o077
+"""The bits of a mode that give access to other accounts."""
+
 _log = logging.getLogger(__name__)
 
 
@@ -111,8 +113,8 @@ def close_to_others(paths: Iterable[Path]) -> None:
     for path in paths:
         try:
             mode = path.stat().st_mode & 0o777
-            if mode & _OTHERS:
-                path.chmod(mode & ~_OTHERS)
+            if mode & OTHERS:
+                path.chmod(mode & ~OTHERS)
                 _log.warning("other accounts could open a private file or folder of the home; their access was removed")
         except FileNotFoundError:
             continue

@@ -22,6 +22,7 @@ from contextlib import contextmanager, suppress
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, BinaryIO, TypeAlias, cast
+from urllib.parse import unquote, urlsplit
 
 from app.core import files, limits
 from app.core.errors import InstallationError
@@ -76,7 +77,7 @@ class ObjectStore:
         self._cache = cache
         try:
             self._remote = _remote(address)
-        except (BaseError, ValueError, TypeError):
+        except (BaseError, OSError, ValueError, TypeError):
             raise InstallationError("GROVEKEEPER_STORE cannot be used; see the operator's guide") from None
 
     @contextmanager
@@ -222,11 +223,22 @@ class _RemoteReader(SeekableReader):
 
 
 def _remote(address: str) -> Remote:
-    if address.startswith("file://"):
-        return from_url(address, mkdir=True)
+    parts = urlsplit(address)
+    if parts.scheme == "file":
+        _make_closed(Path(unquote(parts.path)), is_here=not parts.netloc)
+        return from_url(address)
     # Options of the client would replace those of the provider's variables, such as AWS_ALLOW_HTTP.
     patience = timedelta(seconds=limits.OBJECT_STORE_WAIT_S)
     return from_url(address, retry_config={"max_retries": 3, "retry_timeout": patience})
+
+
+def _make_closed(folder: Path, *, is_here: bool) -> None:
+    """Makes the folder of a store. The library would open folders and files to other accounts."""
+    if not (is_here and folder.is_absolute()):
+        raise ValueError("not a folder of this machine")
+    files.make_folder(folder)
+    if folder.stat().st_mode & files.OTHERS:  # not closed here: it may be a folder of others, such as /tmp
+        raise InstallationError(f"other accounts have access to the folder of the store. Run: chmod go= '{folder}'")
 
 
 def _keep(folder: Path) -> bool:

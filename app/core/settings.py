@@ -141,8 +141,9 @@ class Settings:
     store: str | None = _setting(
         "",
         "Address of the object store for rows, artifacts and heads, which machines of one installation share: "
-        "`s3://bucket/prefix`, `gs://…`, `az://…`. Credentials come from the provider's usual variables. Needs the "
-        "extra `objectstore`, and a storage key that exists. When unset, they are in the home.",
+        "`s3://bucket/prefix`, `gs://…`, `az://…`, without user, password or query. Credentials come from the "
+        "provider's usual variables. Needs the extra `objectstore`, and a storage key that exists. When unset, they "
+        "are in the home.",
         worker=True,
     )
     migration_url: str | None = _setting(
@@ -304,6 +305,7 @@ class Settings:
             if not holds:
                 raise InstallationError(f"{PREFIX}{name.upper()} is outside its range; see docs/settings.md")
         self._check_path_prefix()
+        self._check_store()
         self._check_provider()
         _ = self.dask_cluster  # refused at the start of a process, not at the charge of a job
 
@@ -315,6 +317,19 @@ class Settings:
                 f"{PREFIX}PATH_PREFIX is no path prefix. It has names of letters (A to Z), digits and `-._~`, one `/` "
                 "before each name and none at the end, as in `/tools/grovekeeper`; at most "
                 f"{limits.MAX_PATH_PREFIX_CHARS} characters"
+            )
+
+    def _check_store(self) -> None:
+        """Checks that the address of the store has no secret: it is shown when processes start."""
+        scheme, _, place = (self.store or "").partition("://")
+        authority = place.partition("/")[0]
+        has_container = scheme in ("abfs", "abfss") and "@" in authority  # <container>@<account>
+        # Not read as an address: a slash in a secret that is not quoted ends its authority.
+        n_signs = (authority if scheme == "file" else place).count("@") - has_container
+        has_password = ":" in authority and scheme not in ("http", "https")
+        if n_signs or has_password or "?" in place or "#" in place:
+            raise InstallationError(
+                f"{PREFIX}STORE has no user, password or query: the variables of the provider's tools hold credentials"
             )
 
     def _check_provider(self) -> None:
@@ -368,6 +383,7 @@ class Settings:
         arguments = {name: value for name, value in values.items() if value is not None}
         home = arguments["home"] if "home" in arguments else _default_home()
         arguments["home"] = home
+        _require_utf8(arguments)
         # Quoted, because the database reads its address as a URL: a ``?`` in a folder's name would end the path.
         arguments.setdefault("database_url", f"sqlite:///{quote(str(home))}/grovekeeper.sqlite3")
         return cls(**arguments)  # type: ignore[arg-type]  # each value was read by its own setting
@@ -387,6 +403,15 @@ def _read(setting: Setting, environ: Mapping[str, str]) -> object | None:
         return setting.read(text)
     except ValueError:
         raise InstallationError(f"{setting.variable} cannot be read; see docs/settings.md") from None
+
+
+def _require_utf8(values: Mapping[str, object]) -> None:
+    """Checks that every value can be written in JSON and in addresses. Python reads other bytes as surrogates."""
+    for name, value in values.items():
+        try:
+            str(value).encode("utf-8")
+        except UnicodeEncodeError:
+            raise InstallationError(f"{PREFIX}{name.upper()} is not UTF-8") from None
 
 
 def _read_secret(setting: Setting, environ: Mapping[str, str], *, text: str | None) -> str | None:

@@ -123,12 +123,28 @@ def parse_url(url: str) -> URL:
         if any("@" in part for part in (parsed.host or "", parsed.database or "", *parsed.query)):
             # The user's name has a sign that ends it: the rest, with the password, would be a host or database.
             raise InstallationError("the user in the database address has a sign that must be quoted, such as / as %2F")
-        return parsed.set(drivername="postgresql+psycopg")
+        return _checked_postgresql(parsed.set(drivername="postgresql+psycopg"))
     if backend != "sqlite":
         raise InstallationError("the database address must begin with sqlite:// or postgresql://")
     if parsed.database in (None, "", ":memory:") or parsed.query:
         raise InstallationError("a SQLite address names a file and takes no options")
     return parsed.set(drivername="sqlite+pysqlite")
+
+
+def _checked_postgresql(url: URL) -> URL:
+    """An address whose parts the driver can read. The driver would raise other errors, and at the first connection."""
+    dialect = url.get_dialect()
+    driver = dialect.import_dbapi()  # an installation on SQLite does not load it
+    try:
+        parts = dialect().create_connect_args(url)[1]
+        text = driver.conninfo.make_conninfo(**parts)
+        driver.conninfo.timeout_from_conninfo(driver.conninfo.conninfo_to_dict(text))
+        for host in str(parts.get("host", "")).split(","):
+            if not host.startswith(("/", "@")):  # a socket of this machine
+                host.encode("idna")
+    except (ArgumentError, driver.ProgrammingError, UnicodeError):
+        raise InstallationError("the host, the port or an option in the database address is not valid") from None
+    return url
 
 
 def dialect_of(url: URL) -> DialectName:

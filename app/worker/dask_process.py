@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import json
 import logging
+import os
 import signal
 import sys
 import tempfile
@@ -25,6 +26,7 @@ from distributed.diagnostics.plugin import WorkerPlugin
 from app.core.dask_cluster import CONFIG, DaskCluster
 from app.core.logging import configure
 from app.core.memory import forbid_core_dumps, return_large_blocks
+from app.core.settings import PREFIX
 from app.services.releases import shard_tasks
 from app.services.releases.dask_fleet import security_of, wait_for_worker
 
@@ -93,14 +95,15 @@ async def run_scheduler(cluster: DaskCluster) -> bool:
             return await _until_stopped(scheduler, lambda: _has_jobs(scheduler))
 
 
-async def run_worker(cluster: DaskCluster, *, host: str | None, memory_limit: str, store: str | None) -> bool:
+async def run_worker(cluster: DaskCluster, *, host: str | None, memory_limit: str) -> bool:
     """Reads and counts rows until a signal, in a process that is replaced when it ends or takes too much memory.
+
+    ``GROVEKEEPER_STORE`` is the address of the object store that has the rows.
 
     Args:
         cluster: of this machine.
         host: address to listen on.
         memory_limit: of the process.
-        store: address of the object store that has the rows.
 
     Returns:
         Whether there was a signal; if not, the scheduler is gone.
@@ -114,7 +117,7 @@ async def run_worker(cluster: DaskCluster, *, host: str | None, memory_limit: st
             local_directory=folder,
             security=security_of(cluster),
             worker_class=QuietWorker,
-            plugins=(RowsKept(store),),
+            plugins=(RowsKept(os.environ.get(f"{PREFIX}STORE")),),
         )
         async with nanny:
             return await _until_stopped(nanny, lambda: _has_rows(nanny))
@@ -186,7 +189,7 @@ def main(kind: str, options: dict[str, Any]) -> int:
     if kind == "scheduler":
         was_stopped = asyncio.run(run_scheduler(cluster))
     else:
-        named = {name: options[name] for name in ("host", "memory_limit", "store")}
+        named = {name: options[name] for name in ("host", "memory_limit")}
         was_stopped = asyncio.run(run_worker(cluster, **named))
     return 0 if was_stopped else 1
 

@@ -124,8 +124,7 @@ class _Loop:
         ended at one."""
         CHILDREN.stop_if_idle()
         if self._interval_s:
-            next_at = supervise.released_at(supervise.now(), self._interval_s)
-            supervise.wait_until(next_at, stopping=self._stop.begun)
+            supervise.wait_for_public_time(self._interval_s, stopping=self._stop.begun)
         else:
             self._stop.begun.wait(self._installation.settings.poll_interval_s)
 

@@ -62,10 +62,20 @@ def now() -> float:
     return stamps.now().timestamp()
 
 
-def wait_until(at: float, *, stopping: threading.Event) -> None:
-    """Waits until a time, or until the process is to stop. A wait that ends too early goes on."""
-    while not stopping.is_set() and now() < at:
-        stopping.wait(at - now())
+def still_at(public: float, interval_s: int) -> float:
+    """The public time at which a wait for one ends: the next one of the clock, if the clock was set back meanwhile.
+
+    A wait for the time of the clock before would take as long as the clock was set back.
+    """
+    return min(public, released_at(now(), interval_s))
+
+
+def wait_for_public_time(interval_s: int, *, stopping: threading.Event) -> None:
+    """Waits until a public time, or until the process is to stop. A wait that ends too early goes on."""
+    until = released_at(now(), interval_s)
+    while not stopping.is_set() and now() < until:
+        until = still_at(until, interval_s)
+        stopping.wait(max(until - now(), 0))
 
 
 class Children:
@@ -300,6 +310,7 @@ class Supervisor:
         while now() < until:
             self._report(lease)
             self._heed_signals()
+            until = still_at(until, self._interval_s)
             self._stop.now.wait(max(min(_POLL_S, until - now()), 0))
 
     def _pause_s(self) -> float:
@@ -309,6 +320,7 @@ class Supervisor:
 
     def _trees_to_show(self) -> int:
         """The number of finished trees at the last public time."""
+        self._next_shown_at = still_at(self._next_shown_at, self._interval_s)
         if now() >= self._next_shown_at:
             self._shown_trees = self._trees_done
             self._next_shown_at = released_at(now(), self._interval_s)

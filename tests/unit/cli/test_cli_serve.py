@@ -163,6 +163,20 @@ def test_a_password_in_a_flag_is_refused_and_not_shown(typed: str, address: str,
     assert list(tmp_path.iterdir()) == []
 
 
+def test_the_arguments_of_a_dask_worker_have_no_address_of_a_store(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started: list[tuple[list[str], dict[str, str]]] = []
+    monkeypatch.setattr(os, "execve", lambda _, arguments, environ: started.append((arguments, environ)))
+    store = f"file://{tmp_path}/bucket"
+    environ = {"DASK_SCHEDULER": "tcp://127.0.0.1:8786", "STORE": store, "HOME": str(tmp_path), "ADMIN_KEY": "a.SECRET"}
+    result = CliRunner().invoke(app, ["dask", "worker"], env={f"GROVEKEEPER_{name}": environ[name] for name in environ})
+    assert result.exit_code == 0, result.output
+    [(arguments, inherited)] = started
+    assert store not in " ".join(arguments)
+    assert {name for name in inherited if name.startswith("GROVEKEEPER_")} == {"GROVEKEEPER_STORE"}
+
+
 def test_a_flag_takes_an_address_without_a_password(tmp_path: Path) -> None:
     for address in ("postgresql://u@127.0.0.1:1/grove", f"sqlite:///{tmp_path}/grove.sqlite3"):
         assert HomeOptions(home=tmp_path, database_url=address).settings(migration_url=address).database_url == address

@@ -62,11 +62,16 @@ def test_tls_needs_every_file(missing: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "address", ["10.0.0.5:8786", "http://10.0.0.5:8786", "tls://10.0.0.5", "inproc://1/2", "tls://:1"]
-)
-def test_another_address_is_refused(address: str) -> None:
-    with pytest.raises(InstallationError, match="not the address of a scheduler"):
+    "address",
+    [
+        "10.0.0.5:8786", "http://10.0.0.5:8786", "tls://10.0.0.5", "inproc://1/2", "tls://:1", "tls://10.0.0.5:SECRET",
+        "tls://u:SECRET@10.0.0.5:8786", "tls://10.0.0.5:8786/SECRET", "tls://10.0.0.5:8786?SECRET", "tls://[SECRET",
+    ],
+)  # fmt: skip
+def test_another_address_is_refused_and_not_shown(address: str) -> None:
+    with pytest.raises(InstallationError, match="not the address of a scheduler") as raised:
         cluster(address, **FILES)
+    assert "SECRET" not in str(raised.value)
 
 
 def test_certificates_without_tls_are_refused() -> None:

@@ -1,6 +1,7 @@
 """Tests that settings are read and documented from one table, and that messages never show a secret."""
 
 import dataclasses
+import os
 from pathlib import Path
 
 import pytest
@@ -90,6 +91,60 @@ def test_an_invalid_value_is_refused_by_name_and_not_shown(environ: dict[str, st
     message = str(raised.value)
     assert next(iter(environ)).removesuffix("_FILE") in message
     assert not any(value in message for value in environ.values() if len(value) > 2)
+
+
+@pytest.mark.parametrize(
+    "store",
+    [
+        "s3://ID:SECRETKEY@bucket/x",
+        "s3://SECRETKEY@bucket/x",
+        "s3://ID:SECRET/KEY@bucket/x",  # many keys have a slash, which ends the authority of an address
+        "s3://ID:SECRETKEY",
+        "s3://bucket/x?secret=SECRETKEY",
+        "s3://bucket/x#SECRETKEY",
+        "az://account:SECRETKEY@container/x",
+        "https://account.blob.core.windows.net/container/x?sv=1&sig=SECRETKEY",
+        "https://u:SECRETKEY@127.0.0.1:9000/bucket",
+        "abfss://SECRETKEY:x@account.dfs.core.windows.net/x",
+        "abfss://container@account.dfs.core.windows.net/SECRETKEY@x",
+        "file://u:SECRETKEY@/srv/bucket",
+    ],
+)
+def test_the_address_of_a_store_has_no_secret(store: str) -> None:
+    with pytest.raises(InstallationError, match="GROVEKEEPER_STORE has no user, password or query") as raised:
+        Settings.from_environment({"GROVEKEEPER_STORE": store})
+    assert "SECRET" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    "store",
+    [
+        "s3://bucket/prefix",
+        "gs://bucket",
+        "az://container/prefix",
+        "abfss://container@account.dfs.core.windows.net/x",
+        "https://127.0.0.1:9000/bucket",
+        "file:///srv/a@b:c",
+    ],
+)
+def test_the_address_of_a_store_names_a_place(store: str) -> None:
+    assert Settings.from_environment({"GROVEKEEPER_STORE": store}).store == store
+
+
+def test_a_text_that_is_not_utf_8_is_refused_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Python reads such bytes of the environment and of arguments as surrogates. Paths travel in JSON and addresses."""
+    strange = os.fsdecode(b"/tmp/jos\xe9")
+    for environ, flags, name in (
+        ({"GROVEKEEPER_HOME": strange}, {}, "HOME"),
+        ({}, {"home": Path(strange)}, "HOME"),
+        ({"GROVEKEEPER_DATABASE_URL": f"sqlite:///{strange}/x"}, {}, "DATABASE_URL"),
+        ({"GROVEKEEPER_STORE": f"s3://{strange}"}, {}, "STORE"),
+    ):
+        with pytest.raises(InstallationError, match=rf"^GROVEKEEPER_{name} is not UTF-8"):
+            Settings.from_environment(environ, **flags)
+    monkeypatch.setenv("HOME", strange)
+    with pytest.raises(InstallationError, match=r"^GROVEKEEPER_HOME is not UTF-8"):
+        Settings.from_environment({})
 
 
 @pytest.mark.parametrize("prefix", ["/grovekeeper", "/tools/grovekeeper", "/A-z_0.9~", "/..a/...", "/" + "a" * 199])

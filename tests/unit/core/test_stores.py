@@ -1,6 +1,7 @@
 """Tests the stores of files: one suite for a folder of this machine and for an object store."""
 
 import os
+import stat
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -264,5 +265,20 @@ def test_an_outage_is_one_error_that_quotes_nothing(tmp_path: Path, monkeypatch:
 
 @pytest.mark.parametrize("address", ["nowhere", "ftp://host/path", "s3://"])
 def test_an_address_that_is_no_store_is_refused(tmp_path: Path, address: str) -> None:
+    with pytest.raises(InstallationError, match="GROVEKEEPER_STORE cannot be used"):
+        ObjectStore(address, tmp_path)
+
+
+def test_a_folder_of_objects_is_closed_to_other_accounts(tmp_path: Path) -> None:
+    write(objects(tmp_path), "fingerprint.key", b"SECRET")
+    assert stat.S_IMODE((tmp_path / "bucket").stat().st_mode) == 0o700, "whatever the library gives its files"
+    (tmp_path / "bucket").chmod(0o750)
+    with pytest.raises(InstallationError, match="Run: chmod go= "):
+        objects(tmp_path)
+    assert stat.S_IMODE((tmp_path / "bucket").stat().st_mode) == 0o750, "it may be a folder of others"
+
+
+@pytest.mark.parametrize("address", ["file://", "file:///dev/null/x", "file://host/srv", "file:srv"])
+def test_a_folder_that_cannot_be_is_refused(address: str, tmp_path: Path) -> None:
     with pytest.raises(InstallationError, match="GROVEKEEPER_STORE cannot be used"):
         ObjectStore(address, tmp_path)

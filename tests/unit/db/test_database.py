@@ -30,6 +30,12 @@ def test_a_sqlite_address_names_a_file() -> None:
         "sqlite:///:memory:",
         "sqlite:////f?mode=SECRET",
         "http://SECRET",
+        "postgresql://u:SECRET@a..b/d",
+        f"postgresql://u:SECRET@{'a' * 64}/d",
+        "postgresql://u:SECRET@127.0.0.1/d?host=a..b",
+        "postgresql://u:SECRET@h/d?port=SECRET",
+        "postgresql://u:SECRET@h/d?connect_timeout=SECRET",
+        "postgresql://u:SECRET@h/d?SECRET=1",
     ],
 )
 def test_other_addresses_are_refused_and_not_shown(address: str) -> None:
@@ -43,3 +49,18 @@ def test_other_addresses_are_refused_and_not_shown(address: str) -> None:
 def test_a_database_in_a_missing_folder_is_an_installation_error(tmp_path: Path) -> None:
     with pytest.raises(InstallationError):
         open_engine(parse_url(f"sqlite:///{tmp_path / 'missing' / 'db'}"))
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "postgresql:///d",
+        "postgresql://u@h1,h2/d",
+        "postgresql:///d?host=h1:1&host=h2",
+        f"postgresql:///d?host=/{'run/' * 20}",
+        "postgresql://u@[::1]:5433/d?connect_timeout=3&sslmode=verify-full&sslrootcert=/etc/ca.pem",
+        "postgresql://u@b\u00fccher.example/d",
+    ],
+)
+def test_every_form_of_a_host_is_read(address: str) -> None:
+    assert dialect_of(parse_url(address)) == "postgresql"

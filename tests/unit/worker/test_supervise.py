@@ -3,8 +3,9 @@
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from subprocess import PIPE
+from unittest.mock import create_autospec
 
 import pytest
 from hypothesis import given
@@ -12,10 +13,12 @@ from hypothesis import strategies as st
 
 from app.core import limits
 from app.core.errors import LeaseLost
+from app.core.processes import Stop
+from app.services.execution.lease import Lease
 from app.services.execution.run_job import CodeNotLoaded
 from app.worker import supervise
 from app.worker import supervise as module
-from app.worker.supervise import Children, released_at
+from app.worker.supervise import Children, Supervisor, released_at
 
 _WAITS = "import os, sys; os.write(1, b'.'); sys.stdin.readline()"
 
@@ -136,20 +139,75 @@ def test_without_an_interval_a_change_appears_at_once() -> None:
     assert released_at(12.5, 0) == 12.5
 
 
-def test_a_wait_that_ends_too_early_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    times, waits = iter([1.0, 1.0, 4.9, 4.9, 5.0]), list[float]()
+class Clock(threading.Event):
+    """The clock of a machine, and an event whose waits move it; somebody changes the clock during the first wait."""
 
-    class Impatient(threading.Event):
-        def wait(self, timeout: float | None = None) -> bool:
-            waits.append(timeout or 0)
-            return False
+    def __init__(self, at: float, *, change: float = 0.0, passes: float = 1.0) -> None:
+        super().__init__()
+        self.at, self.waits = at, list[float]()
+        self._change, self._passes = change, passes
 
-    monkeypatch.setattr(supervise, "now", lambda: next(times))
-    supervise.wait_until(5.0, stopping=Impatient())
-    assert waits == pytest.approx([4.0, 0.1])
+    def wait(self, timeout: float | None = None) -> bool:
+        assert timeout is not None
+        self.waits.append(timeout)
+        self.at += timeout * self._passes + self._change
+        self._change = 0.0
+        return self.is_set()
+
+
+@pytest.fixture
+def set_clock(monkeypatch: pytest.MonkeyPatch) -> Callable[[Clock], None]:
+    return lambda clock: monkeypatch.setattr(supervise, "now", lambda: clock.at)
+
+
+def test_a_wait_that_ends_too_early_goes_on(set_clock: Callable[[Clock], None]) -> None:
+    clock = Clock(1.0, passes=0.75)
+    set_clock(clock)
+    supervise.wait_for_public_time(5, stopping=clock)
+    assert clock.waits[:2] == pytest.approx([4.0, 1.0])
+    assert clock.at == pytest.approx(5.0)
 
 
 def test_no_wait_outlasts_the_signal_to_stop() -> None:
     stopping = threading.Event()
     stopping.set()
-    supervise.wait_until(float("inf"), stopping=stopping)
+    supervise.wait_for_public_time(86_400, stopping=stopping)
+
+
+def test_a_clock_that_is_set_back_stops_no_claim_for_longer_than_an_interval(
+    set_clock: Callable[[Clock], None],
+) -> None:
+    clock = Clock(1_800_007_210.0, change=-7200.0)
+    set_clock(clock)
+    supervise.wait_for_public_time(60, stopping=clock)
+    assert sum(clock.waits) <= 2 * 60
+    assert clock.at % 60 == 0, "claims are at public times of the clock as it is"
+
+
+def test_a_clock_that_is_set_back_holds_no_ended_job_and_no_progress_for_longer_than_an_interval(
+    set_clock: Callable[[Clock], None],
+) -> None:
+    clock = Clock(1_800_007_210.0, change=-7200.0)
+    set_clock(clock)
+    shown, lease = [], create_autospec(Lease, instance=True)
+    lease.show.side_effect = shown.append
+    supervisor = Supervisor(interval_s=60, stop=Stop(now=clock))
+    supervisor._trees_done = 7
+    supervisor._wait_for_release(lease)
+    assert sum(clock.waits) <= 2 * 60
+    assert clock.at % 60 == pytest.approx(0, abs=1e-6)
+    supervisor._report(lease)
+    assert shown[-1] == 7
+
+
+def test_progress_is_shown_at_the_next_public_time_of_a_clock_that_was_set_back(
+    set_clock: Callable[[Clock], None],
+) -> None:
+    clock = Clock(1_800_007_210.0)
+    set_clock(clock)
+    supervisor = Supervisor(interval_s=60, stop=Stop())
+    supervisor._trees_done = 7
+    clock.at -= 7200.0
+    assert supervisor._trees_to_show() == 0, "not before a public time"
+    clock.at += 50.0
+    assert supervisor._trees_to_show() == 7
