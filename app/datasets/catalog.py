@@ -180,6 +180,11 @@ class Dataset:
             raise DatasetDeleted
         return keys.unwrap(self.row.wrapped_key, dataset_id=self.row.id)
 
+    def is_declared_as(self, other: "Dataset") -> bool:
+        """Whether two readings of a dataset found one declaration."""
+        declared = ("id", "name", "schema", "privacy_unit", "protects", "partitions", "public_size")
+        return all(getattr(self.row, column) == getattr(other.row, column) for column in declared)
+
     def read_scope(self, value: Mapping[str, object], uploads: Collection[str]) -> Scope:
         """Reads a scope in normal form.
 

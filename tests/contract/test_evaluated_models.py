@@ -11,6 +11,7 @@ from cachetools import LRUCache
 from sqlalchemy.orm import Session
 
 from app.core import limits
+from app.core.errors import Unavailable
 from app.forests import released_forest
 from app.forests.released_forest import Artifact
 from app.registry import store
@@ -101,6 +102,10 @@ def test_an_alias_that_moves_while_an_artifact_is_read_names_its_present_model(
         return get(*of)
 
     monkeypatch.setattr(ArtifactStore, "get", moved)
+    before = scene.export()
+    with pytest.raises(Unavailable, match="nothing was charged"):
+        evaluation(scene, f"{scene.dataset_id}@best", other)
+    assert scene.export() == before
     job_id = evaluation(scene, f"{scene.dataset_id}@best", other)
     named = scene.job(job_id).task["work"]["models"]
     assert [entry["id"] for entry in named] == [second, other]

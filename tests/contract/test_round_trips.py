@@ -121,4 +121,5 @@ def test_an_admission_takes_few_round_trips(postgres_url: str, tmp_path: Path) -
         migrate.upgrade(url)
         keys = iter("abc")
         with opened(url, tmp_path) as scene:
-            assert n_round_trips(scene.installation.database.engine, lambda: scene.submit(key=next(keys))) <= 11
+            # Two of them read what is planned from: a plan can take a second, in which nobody else should wait.
+            assert n_round_trips(scene.installation.database.engine, lambda: scene.submit(key=next(keys))) <= 13

@@ -1,8 +1,11 @@
 """Requests that spend budget are decided in one transaction each: in order, once, and without effects on each other."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from fractions import Fraction
+from functools import partial
 from threading import Event
 from typing import Any
 from unittest.mock import patch
@@ -12,11 +15,25 @@ from sqlalchemy import Engine, event, text
 from sqlalchemy.orm import Session
 
 from app.access import keys
-from app.access.idempotency import Answer
+from app.access.idempotency import Answer, IdempotentRequest
 from app.core import stamps
-from app.core.errors import BudgetExceeded, DatasetDeleted, IdempotencyKeyReused, Unauthenticated
+from app.core.errors import (
+    BudgetExceeded,
+    DatasetDeleted,
+    IdempotencyKeyReused,
+    InvalidRequest,
+    NotFound,
+    Unauthenticated,
+    Unavailable,
+)
+from app.datasets import catalog
+from app.datasets.catalog import DatasetRow
 from app.ledger import reservations
 from app.services.datasets.erase import delete_dataset
+from app.services.keys import remove_grant
+from app.services.spending import evaluations, profiles, training
+from app.services.spending.spend import Asked
+from app.wire.spending import TrainIn
 from tests.support import job_kinds
 from tests.support.crash_scene import OWNER, Scene, open_with
 from tests.support.databases import on_one_database
@@ -104,6 +121,128 @@ def test_what_is_lost_before_the_transaction_is_not_used(
     assert {entry.kind.value for entry in scene.entries()} == {"open"}
 
 
+def _before_the_transaction(scene: Scene, meanwhile: Callable[[], object]) -> Any:
+    """Something that happens when a request has been planned, before its transaction begins."""
+    begin = scene.installation.database.write
+
+    def act_first() -> Any:
+        patched.stop()
+        meanwhile()
+        return begin()
+
+    patched = patch.object(scene.installation.database, "write", act_first)
+    return patched.start()
+
+
+@pytest.mark.parametrize("kind", ["train", "profile", "evaluation"])
+def test_no_request_is_planned_while_others_wait_to_write(
+    scene: Scene, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Planning a forest of 1,400 features takes a second, and so does reading their declaration again and again."""
+    model_id = job_kinds.model(scene, "trained") if kind == "evaluation" else ""
+    writes, planned = [False], list[str]()
+    begin = scene.installation.database.write
+
+    @contextmanager
+    def noted() -> Iterator[Session]:
+        with begin() as session:
+            writes[0] = True
+            try:
+                yield session
+            finally:
+                writes[0] = False
+
+    def watched(work: Callable[..., Any], name: str) -> Callable[..., Any]:
+        def call(*arguments: Any, **options: Any) -> Any:
+            assert not writes[0], f"{name} in the transaction that writes"
+            planned.append(name)
+            return work(*arguments, **options)
+
+        return call
+
+    monkeypatch.setattr(scene.installation.database, "write", noted)
+    for module, name in (
+        (training, "plan"), (profiles.profile, "plan"), (evaluations, "_plan"), (catalog.Schema, "from_json"),
+        (scene.installation.cache, "get"),
+    ):  # fmt: skip
+        monkeypatch.setattr(module, name, watched(getattr(module, name), name))
+    match kind:
+        case "train":
+            scene.submit(key="k")
+            with pytest.raises(BudgetExceeded):
+                scene.submit(key="large", epsilon="4")
+            with pytest.raises(InvalidRequest):
+                scene.submit(key="other", parameters={"n_estimators": 0})
+        case "profile":
+            job_kinds.profile(scene)
+        case _:
+            job_kinds.evaluation(scene, model_id)
+    assert {"from_json", "get" if kind == "evaluation" else "plan"} <= set(planned)
+
+
+def test_an_upload_that_comes_while_a_job_is_planned_is_read_and_charged(scene: Scene) -> None:
+    _before_the_transaction(scene, scene.upload)
+    job = scene.job(scene.submit_job(key="k"))
+    assert len(job.parts[0].epochs) == 2
+
+
+def test_a_plan_is_not_used_for_another_dataset_that_took_the_name_meanwhile(scene: Scene) -> None:
+    with scene.installation.database.read() as session:
+        name = catalog.find(session, scene.dataset_id).name
+
+    successors: list[Scene] = []
+
+    def replace_dataset() -> None:
+        delete_dataset(scene.installation, OWNER, scene.dataset_id)
+        successors.append(Pair.beside(scene, name=name).second)
+
+    _before_the_transaction(scene, replace_dataset)
+    named = Scene(scene.installation, name)
+    with pytest.raises(Unavailable, match="nothing was charged"):
+        named.submit(key="k")
+    assert {entry.kind.value for entry in successors[0].entries()} == {"open"}
+    assert named.submit(key="k").status == 202
+
+
+def test_a_profile_is_reused_by_those_who_may_when_the_job_is_accepted(scene: Scene) -> None:
+    other = Pair.beside(scene).second
+    profile_id = scene.job(_ran(scene, job_kinds.profile(scene))).profile_id
+    for dataset in (scene, other):
+        grant(dataset, "analyst")
+    lose = partial(remove_grant, scene.installation, OWNER, scene.dataset_id, SECOND.key_id)
+    _before_the_transaction(scene, lose)
+    request = IdempotentRequest(SECOND.key_id, "POST /train", "k", b"k" * 32)
+    body = TrainIn.model_validate(
+        {"dataset": other.dataset_id, "algorithm": "rpf", "epsilon": "0.01", "profile": profile_id}
+    )
+    with pytest.raises(NotFound):
+        training.submit_training(scene.installation, SECOND, body, request=request)
+    assert {entry.kind.value for entry in other.entries()} == {"open"}
+
+
+def _ran(scene: Scene, job_id: str) -> str:
+    job_kinds.run(scene)
+    return job_id
+
+
+@pytest.mark.parametrize("column", ["id", "name", "schema", "privacy_unit", "protects", "partitions", "public_size"])
+def test_a_plan_holds_for_one_declaration_and_one_account(column: str) -> None:
+    declared = {
+        "id": "ds", "name": "n", "schema": {"features": []}, "privacy_unit": {"column": None, "max_rows": 1},
+        "protects": "row", "partitions": [], "public_size": 9,
+    }  # fmt: skip
+
+    def asked(*uploads: str, accountant: str = "zcdp", delta: Fraction = Fraction(1, 9), **changed: Any) -> Asked:
+        return Asked(catalog.Dataset(DatasetRow(**{**declared, **changed})), uploads, accountant, delta)
+
+    earlier = asked("a", "b")
+    assert asked("a", "b", "c").continues(earlier)
+    assert not asked("a", "b", **{column: "another"}).continues(earlier)
+    assert not asked("a").continues(earlier)
+    assert not asked("a", "b", accountant="gdp").continues(earlier)
+    assert not asked("a", "b", delta=Fraction(1, 8)).continues(earlier)
+
+
 def _during(scene: Scene, meanwhile: Callable[[], Answer], submit: Callable[[], Answer]) -> tuple[Any, Answer]:
     """Starts a request of another process, holds it before it writes, and sends a request meanwhile."""
     writes, goes_on = Event(), Event()
@@ -188,9 +327,10 @@ def test_an_evaluation_that_loads_its_model_delays_no_other_request(scene: Scene
 
 
 def test_a_request_takes_few_statements(scene: Scene) -> None:
-    """One of them begins the transaction on SQLite; three lock key, dataset and account on PostgreSQL."""
+    """One reads what is planned from; one begins each transaction on SQLite; three lock key, dataset and account on
+    PostgreSQL."""
     scene.submit(key="first")
-    assert _n_statements(scene.installation.database.engine, lambda: scene.submit(key="alone")) <= 12
+    assert _n_statements(scene.installation.database.engine, lambda: scene.submit(key="alone")) <= 13
 
 
 def _n_statements(engine: Engine, work: Callable[[], object]) -> int:

@@ -5,9 +5,8 @@ What is shown is post-processing of released counts.
 
 import json
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any
 
 from sqlalchemy.orm import Session
 
@@ -15,7 +14,7 @@ from app.access import grants
 from app.access.grants import SEE_MODEL, TRAIN, Principal
 from app.access.idempotency import Answer, IdempotentRequest
 from app.core import stamps
-from app.core.errors import GrovekeeperError, InvalidRequest, NotFound
+from app.core.errors import GrovekeeperError, InvalidRequest, NotFound, Unavailable
 from app.forests import metrics
 from app.forests.bins import noisy_counts
 from app.forests.catalogue import public_facts
@@ -32,7 +31,7 @@ from app.forests.evaluation import (
 )
 from app.forests.profile import Profile
 from app.jobs import queue
-from app.jobs.tables import JobRow
+from app.jobs.tables import JobPart, JobRow
 from app.privacy.events import Adjacency
 from app.registry import releases
 from app.registry.tables import EvaluationRow, ModelRow, ProfileRow
@@ -64,20 +63,19 @@ _TRAINED_ON = (
     "Restrict the scope to cells that were held out of training."
 )
 
-_Facts: TypeAlias = dict[tuple[str, str], tuple[bool, Any]]
-"""By digest and id of a dataset: whether the artifact reads rows of the dataset, and its only answer if it has one."""
-
 
 @dataclass(frozen=True)
 class PlannedEvaluation:
     """An evaluation request with its plan and its priced part, from public facts alone.
 
     Attributes:
+        models: their ids, in the order of the request.
         plan: the releases.
         part: the rows that are read, with their price.
         warnings: sentences about rows that a model was trained on, and about models that answer one class.
     """
 
+    models: list[str]
     plan: EvaluationPlan
     part: PricedPart
     warnings: list[str]
@@ -88,14 +86,13 @@ def show_evaluation_quote(
 ) -> EvaluationQuoteOut:
     """Quotes an evaluation. Reads no rows and costs nothing."""
     with installation.database.read() as session:
-        rows = _models(session, principal, addresses)
-        principal, [asked] = read_asked(installation, session, principal, [_dataset(rows, body)], TRAIN)
+        principal, models, asked = _read_asked(installation, session, principal, addresses, body)
         asked.dataset.living()
-        planned = _plan_evaluation(installation, session, rows, {}, asked, body)
+        planned = _plan_evaluation(installation, models, asked, body)
         [quote] = quote_parts(session, principal, [planned.part])
     return EvaluationQuoteOut(
         **quote.fields,
-        models=[row.id for row in rows],
+        models=[model.row.id for model in models],
         releases=list(planned.plan.releases),
         warnings=[*quote.warnings, *planned.warnings],
     )
@@ -110,7 +107,7 @@ def submit_evaluation(
     request: IdempotentRequest,
 ) -> Answer:
     """Accepts or refuses a job that evaluates a model or chooses the best of several models."""
-    facts = _facts_of_models(installation, caller, addresses, body)
+    planned = _planned_before(installation, caller, addresses, body)
     with spending(installation, caller, request) as spend:
         principal = spend.confirm()
         try:
@@ -125,7 +122,11 @@ def submit_evaluation(
         spend.authorize([_dataset(rows, body)])
         if (earlier := spend.lock()) is not None:
             return earlier
-        planned = _plan_evaluation(installation, spend.session, rows, facts, spend.asked[0], body)
+        if isinstance(planned, GrovekeeperError):
+            raise planned
+        if [row.id for row in rows] != planned.models:
+            raise Unavailable("an alias moved while the job was planned; nothing was charged")
+        parts = spend.confirmed([planned.part])
         dataset = planned.part.dataset
         work = {
             "plan": planned.plan.to_json(),
@@ -133,31 +134,42 @@ def submit_evaluation(
             "classes": list(dataset.schema.label.classes),
             "warnings": [*planned.part.warnings, *planned.warnings],
         }
-        return spend.accept(Job("evaluation", dataset, [planned.part], work, name=body.name, purpose=body.purpose))
+        return spend.accept(Job("evaluation", dataset, parts, work, name=body.name, purpose=body.purpose))
 
 
-def _facts_of_models(
+def _planned_before(
     installation: Installation, caller: Principal, addresses: Sequence[str], body: EvaluationIn | SelectionIn
-) -> _Facts:
-    """Reads the artifacts, because the transaction that plans must not wait for files under its locks.
+) -> PlannedEvaluation | GrovekeeperError:
+    """Plans before the transaction, which must not wait for the files of models either; or finds why there is no plan.
 
-    An artifact does not change, so its facts hold in that transaction. It meets every error that occurs here, and reads
-    only the artifact of an address that has come to mean another model.
+    See :meth:`Spending.confirmed`.
     """
-    facts: _Facts = {}
-    with suppress(GrovekeeperError):
+    try:
         with installation.database.read() as session:
-            rows = _models(session, caller, addresses)
-            _, [asked] = read_asked(installation, session, caller, [_dataset(rows, body)], TRAIN)
-        for row in rows:
-            facts[row.digest, asked.dataset.id] = _read_facts(installation, row, asked)
-    return facts
+            _, models, asked = _read_asked(installation, session, caller, addresses, body)
+        return _plan_evaluation(installation, models, asked, body)
+    except GrovekeeperError as error:
+        return error
 
 
-def _read_facts(installation: Installation, row: ModelRow, asked: Asked) -> tuple[bool, Any]:
-    """The facts of one artifact, which is in memory no longer afterwards, unless the cache keeps it."""
-    artifact = installation.cache.get(row.digest)
-    return artifact.schema.reads_like(asked.dataset.schema), artifact.metadata.get("only_answer")
+@dataclass(frozen=True)
+class _EvaluatedModel:
+    """A model that a request names, and the rows that it was trained on."""
+
+    row: ModelRow
+    trained_on: Sequence[JobPart]
+
+
+def _read_asked(
+    installation: Installation,
+    session: Session,
+    caller: Principal,
+    addresses: Sequence[str],
+    body: EvaluationIn | SelectionIn,
+) -> tuple[Principal, list[_EvaluatedModel], Asked]:
+    rows = _models(session, caller, addresses)
+    principal, [asked] = read_asked(installation, session, caller, [_dataset(rows, body)], TRAIN)
+    return principal, [_EvaluatedModel(row, queue.job(session, row.job_id).parts) for row in rows], asked
 
 
 def _models(session: Session, principal: Principal, addresses: Sequence[str]) -> list[ModelRow]:
@@ -173,24 +185,21 @@ def _dataset(models: Sequence[ModelRow], body: EvaluationIn | SelectionIn) -> st
 
 
 def _plan_evaluation(
-    installation: Installation,
-    session: Session,
-    models: Sequence[ModelRow],
-    facts: _Facts,
-    asked: Asked,
-    body: EvaluationIn | SelectionIn,
+    installation: Installation, models: Sequence[_EvaluatedModel], asked: Asked, body: EvaluationIn | SelectionIn
 ) -> PlannedEvaluation:
-    """Plans the releases and prices them, from public facts alone; reads the artifacts whose facts are absent."""
-    of_models = [facts.get((row.digest, asked.dataset.id)) or _read_facts(installation, row, asked) for row in models]
-    if not all(reads_rows for reads_rows, _ in of_models):
-        raise InvalidRequest.at("/dataset", "other-declaration")
-    plan, part = _planned_part(asked, body)
-    warnings = [_TRAINED_ON] if any(_was_trained_on(session, row, part) for row in models) else []
-    for row, (_, only_answer) in zip(models, of_models, strict=True):
-        match only_answer:
+    """Plans the releases and prices them, from public facts alone; reads the artifacts, which do not change."""
+    warnings = []
+    for model in models:  # one after another: an artifact stays in memory only if the cache keeps it
+        artifact = installation.cache.get(model.row.digest)
+        if not artifact.schema.reads_like(asked.dataset.schema):
+            raise InvalidRequest.at("/dataset", "other-declaration")
+        match artifact.metadata.get("only_answer"):
             case {"text": text}:
-                warnings.append(f"Model {row.id}: {text}")
-    return PlannedEvaluation(plan, part, warnings)
+                warnings.append(f"Model {model.row.id}: {text}")
+    plan, part = _planned_part(asked, body)
+    if any(_was_trained_on(model, part) for model in models):
+        warnings.insert(0, _TRAINED_ON)
+    return PlannedEvaluation([model.row.id for model in models], plan, part, warnings)
 
 
 def _planned_part(asked: Asked, body: EvaluationIn | SelectionIn) -> tuple[EvaluationPlan, PricedPart]:
@@ -206,14 +215,14 @@ def _plan(body: EvaluationIn | SelectionIn, facts: PublicFacts) -> EvaluationPla
     return plan_tables(body.metrics, facts, score_bins=body.score_bins)
 
 
-def _was_trained_on(session: Session, row: ModelRow, part: PricedPart) -> bool:
+def _was_trained_on(model: _EvaluatedModel, part: PricedPart) -> bool:
     """Whether the scope shares a cell and an upload with rows that a model read; both scopes are public."""
     epochs = set(part.dataset.uploads_in(part.scope, part.asked.uploads))
     return any(
         trained.dataset == part.dataset.id
         and not epochs.isdisjoint(trained.epochs)
         and all(not set(cells).isdisjoint(trained.scope.get(name, cells)) for name, cells in part.scope.items())
-        for trained in queue.job(session, row.job_id).parts
+        for trained in model.trained_on
     )
 
 

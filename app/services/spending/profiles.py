@@ -14,6 +14,7 @@ from app.access import grants
 from app.access.grants import TRAIN, Principal
 from app.access.idempotency import Answer, IdempotentRequest
 from app.core import stamps
+from app.core.errors import GrovekeeperError
 from app.forests import profile
 from app.forests.bins import quantile_bins
 from app.forests.catalogue import public_facts
@@ -67,13 +68,29 @@ def submit_profile(
     installation: Installation, caller: Principal, reference: str, body: ProfileIn, *, request: IdempotentRequest
 ) -> Answer:
     """Accepts a job that releases a profile, or refuses it."""
+    planned = _planned_before(installation, caller, reference, body)
     with spending(installation, caller, request) as spend:
         [asked] = spend.authorize([reference])
         if (earlier := spend.lock(route=f"POST /datasets/{asked.dataset.id}/profiles")) is not None:
             return earlier
-        plan, part = _plan_profile(spend.asked[0], body)
+        if isinstance(planned, GrovekeeperError):
+            raise planned
+        plan, part = planned
         work = {"plan": plan.to_json()}
-        return spend.accept(Job("profile", part.dataset, [part], work, name=body.name, purpose=body.purpose))
+        parts = spend.confirmed([part])
+        return spend.accept(Job("profile", part.dataset, parts, work, name=body.name, purpose=body.purpose))
+
+
+def _planned_before(
+    installation: Installation, caller: Principal, reference: str, body: ProfileIn
+) -> tuple[ProfilePlan, PricedPart] | GrovekeeperError:
+    """Plans before the transaction, or finds why there is no plan; see :meth:`Spending.confirmed`."""
+    try:
+        with installation.database.read() as session:
+            _, [asked] = read_asked(installation, session, caller, [reference], TRAIN)
+        return _plan_profile(asked, body)
+    except GrovekeeperError as error:
+        return error
 
 
 def released_profile(row: ProfileRow) -> Profile:

@@ -1,10 +1,12 @@
 """Decides a request that spends budget: reads what it asks, prices it, and accepts it, in one write transaction.
 
-Every such request takes the same steps in the same order: :func:`spending` opens the transaction and keeps the caller's
-authority as it is; :meth:`Spending.authorize` checks the caller's roles; :meth:`Spending.lock` locks the datasets and
-their accounts and finds the answer to an earlier request with the idempotency key; the use case prices the request from
-public facts; :meth:`Spending.accept` judges, stores the answer, reserves and enqueues, or :meth:`Spending.store` stores
-that of a charge. The commit precedes the answer. A refusal rolls everything back, so the idempotency key stays unused.
+Every such request takes the same steps in the same order. The use case plans and prices the request from public facts
+before the transaction: a plan can take a second, in which no other request writes on SQLite. :func:`spending` opens the
+transaction and keeps the caller's authority as it is; :meth:`Spending.authorize` checks the caller's roles;
+:meth:`Spending.lock` locks the datasets and their accounts and finds the answer to an earlier request with the
+idempotency key; :meth:`Spending.confirmed` compares the facts that were planned from; :meth:`Spending.accept` judges,
+stores the answer, reserves and enqueues, or :meth:`Spending.store` stores that of a charge. The commit precedes the
+answer. A refusal rolls everything back, so the idempotency key stays unused.
 
 A part of a job is asked (:class:`Asked`, then :class:`RequestedPart`), priced (:class:`PricedPart`), reserved
 (:class:`app.ledger.reservations.NewReservation`) and stored (:class:`app.jobs.tables.JobPart`).
@@ -27,7 +29,7 @@ from app.access.grants import TRAIN, Principal, Role
 from app.access.idempotency import Answer, IdempotentRequest
 from app.access.tables import AnswerRow, GrantRow, KeyRow
 from app.core import amounts, limits, stamps
-from app.core.errors import DatasetDeleted, GrovekeeperError, NoRowsYet, TooManyRequests
+from app.core.errors import DatasetDeleted, GrovekeeperError, NoRowsYet, TooManyRequests, Unavailable
 from app.core.stamps import is_reference
 from app.datasets import catalog
 from app.datasets.catalog import DatasetRow
@@ -78,6 +80,12 @@ class Asked:
     def expected_rows(self, scope: Scope) -> int | None:
         """The expected number of rows in a scope, from declared sizes alone; ``None`` where no size is declared."""
         return self.dataset.expected_rows(scope, n_epochs=len(self.uploads))
+
+    def continues(self, earlier: "Asked") -> bool:
+        """Whether what was planned from earlier facts holds: nothing but uploads came since."""
+        is_same_account = (self.accountant, self.delta) == (earlier.accountant, earlier.delta)
+        has_uploads = set(self.uploads).issuperset(earlier.uploads)
+        return is_same_account and has_uploads and self.dataset.is_declared_as(earlier.dataset)
 
 
 def read_asked(
@@ -368,6 +376,23 @@ class Spending:
             raise DatasetDeleted
         self.asked = [replace(asked, uploads=uploads[asked.dataset.id]) for asked in self.asked]
         return None
+
+    def confirmed(self, planned: Sequence[PricedPart]) -> list[PricedPart]:
+        """Parts that were planned before the locks, with the uploads that exist under them.
+
+        An upload that came meanwhile is read and charged like the others; a forest is sized without it.
+
+        Raises:
+            Unavailable: a name means another dataset by now, or the facts differ in another way.
+        """
+        present = {asked.dataset.id: asked for asked in self.asked}
+        parts = []
+        for part in planned:
+            asked = present.get(part.dataset.id)
+            if asked is None or not asked.continues(part.asked):
+                raise Unavailable("the dataset changed while the job was planned; nothing was charged")
+            parts.append(replace(part, asked=replace(part.asked, uploads=asked.uploads)))
+        return parts
 
     def accept(self, job: Job) -> Answer:
         """Reserves the price of every part, queues the job and stores the answer: all or, with an error, nothing.

@@ -10,7 +10,7 @@ from app.access import grants
 from app.access.grants import TRAIN, Principal
 from app.access.idempotency import Answer, IdempotentRequest
 from app.core import stamps
-from app.core.errors import InvalidRequest
+from app.core.errors import GrovekeeperError, InvalidRequest
 from app.datasets import catalog
 from app.forests import catalogue, released_forest
 from app.forests.bins.quantile_bins import ReusedProfile
@@ -28,7 +28,16 @@ from app.services.jobs.kinds import OutputInvalid
 from app.services.jobs.task import JobTask
 from app.services.spending.profiles import released_profile
 from app.services.spending.quotes import expected_accuracy, quote_parts
-from app.services.spending.spend import Asked, Job, PricedPart, RequestedPart, price_part, read_asked, spending
+from app.services.spending.spend import (
+    Asked,
+    Job,
+    PricedPart,
+    RequestedPart,
+    Spending,
+    price_part,
+    read_asked,
+    spending,
+)
 from app.wire.spending import AccountPlanOut, PlanIn, PlanOut, ReusedProfileOut, TrainIn
 
 SECOND_PART = "/unlabelled"
@@ -42,11 +51,12 @@ def submit_training(
     installation: Installation, caller: Principal, body: TrainIn, *, request: IdempotentRequest
 ) -> Answer:
     """Accepts a job or refuses it: a refused request stores neither job nor reservation."""
+    planned = _planned_before(installation, caller, body)
     with spending(installation, caller, request) as spend:
         spend.authorize(datasets_of(body))
         if (earlier := spend.lock()) is not None:
             return earlier
-        planned = plan_training(spend.session, spend.principal, spend.asked, body)
+        planned = _confirmed(spend, planned)
         # The profile beside the plan: a forest without splits carries none, but its size may come from a profile.
         profile = {} if planned.profile is None else {"profile": planned.profile.id}
         job = Job(
@@ -60,6 +70,28 @@ def submit_training(
             n_trees=planned.plan.n_trees,
         )
         return spend.accept(job)
+
+
+def _planned_before(
+    installation: Installation, caller: Principal, body: TrainIn
+) -> "PlannedTraining | GrovekeeperError":
+    """Plans before the transaction, or finds why there is no plan; see :meth:`Spending.confirmed`."""
+    try:
+        with installation.database.read() as session:
+            principal, asked = read_asked(installation, session, caller, datasets_of(body), TRAIN)
+            return plan_training(session, principal, asked, body)
+    except GrovekeeperError as error:
+        return error
+
+
+def _confirmed(spend: Spending, planned: "PlannedTraining | GrovekeeperError") -> "PlannedTraining":
+    """The plan under the locks, whose profile the caller may still use."""
+    if isinstance(planned, GrovekeeperError):
+        raise planned
+    parts = spend.confirmed(planned.parts)
+    if planned.profile is not None:
+        grants.require(spend.session, spend.principal, planned.profile.dataset, TRAIN, kind="profile")
+    return replace(planned, parts=tuple(parts))
 
 
 @dataclass(frozen=True)
