@@ -214,7 +214,6 @@ OTHERS = {
     **{f"{slug} {parameters}": training(slug, parameters) for slug, parameters in PLANS},
     "profile with other bins": profiling({"bins": "8"}, "pure"),
 }
-FEW = ("everything at once", "no row", "no label", "one class")
 
 
 @pytest.fixture(scope="module")
@@ -281,12 +280,12 @@ def shapes_of(
 def test_a_job_on_any_file_leaves_an_output_of_one_shape(
     name: str, parts: dict[str, PartRows], models: dict[str, bytes], tmp_path: Path
 ) -> None:
-    files = list(parts.values()) if name in USUAL else [parts[file] for file in FEW]
+    files = list(parts.values()) if name in USUAL else [parts[FULL], parts[PLAIN]]
     [shapes] = shapes_of([(USUAL | OTHERS)[name]], files, tmp_path, models)
     assert shapes == shapes[:1] * len(shapes)
 
 
-@pytest.mark.parametrize("profiled", FEW)
+@pytest.mark.parametrize("profiled", [FULL, PLAIN, "one class"])
 def test_a_profile_of_any_file_serves_a_job_on_any_file(
     profiled: str, parts: dict[str, PartRows], tmp_path: Path
 ) -> None:

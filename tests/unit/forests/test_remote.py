@@ -97,9 +97,18 @@ def test_rows_that_a_form_used_up_are_read_again_and_states_that_nobody_asks_for
 
 @pytest.mark.parametrize("method", ["__class__", "_columns", "of", "read"])
 def test_no_other_method_is_called(method: str) -> None:
+    """Neither in the place of a sum, nor where a call makes parts of others, nor where it changes them."""
     [read, *_] = shards_of(as_codes(rows(100), REQUESTS["mrf"], SCHEMA))
-    with pytest.raises(ValueError, match="a method that growth does not name"):
-        ShardStates(read).answer(Question((Branch(-1, 0, ()),), Call(method)))
+    first, count, other = Branch(-1, 0, ()), Call("code_counts", (0,)), Call(method)
+    for question in (
+        Question((first,), other),
+        Question((first, Branch(0, 0, (other,))), count),
+        Question((Branch(-1, 0, (other,)),), count),
+    ):
+        with pytest.raises(ValueError, match="a method that growth does not name"):
+            ShardStates(read).answer(question)
+    with pytest.raises(KeyError):
+        ShardStates(read).answer(Question((first, Branch(0, 0, (Call("take", (method, None)),))), count))
 
 
 def test_a_value_of_another_class_is_not_sent() -> None:
