@@ -113,7 +113,7 @@ def upkeep(installation: Installation, heads: Heads) -> list[Periodic]:
         return Periodic(name, run, interval_s=interval_s)
 
     def deliver(stopping: threading.Event) -> None:
-        deliver_due(installation, stopping=stopping)
+        deliver_due(installation, heads=heads, stopping=stopping)
 
     return [
         periodic("preparation", lambda _: prepare_newest(installation), limits.PREPARATION_INTERVAL_S),

@@ -247,8 +247,8 @@ WEBHOOK_RETRY_S = 5  # Seconds from a failed delivery to the next attempt; doubl
 MAX_WEBHOOK_RETRY_S = 3_600  # Largest number of seconds between two attempts
 WEBHOOK_OVERLAP_S = 86_400  # Seconds for which deliveries carry the signature of an earlier secret, too, by default
 MAX_WEBHOOK_OVERLAP_S = 604_800  # Largest number of these seconds
-MAX_DUE_WEBHOOKS = 64  # Webhooks of one turn of a process that delivers
-MAX_DELIVERIES_AT_ONCE = 4  # Threads of one API process that wait for receivers
+# Threads of one API process that wait for receivers, each for another owner.
+MAX_DELIVERIES_AT_ONCE = 4
 
 # Metrics
 

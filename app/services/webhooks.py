@@ -8,7 +8,9 @@ import json
 import logging
 import secrets
 import threading
-from concurrent.futures import ThreadPoolExecutor
+import time
+from collections.abc import Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 
 from sqlalchemy.orm import Session
@@ -23,6 +25,7 @@ from app.ledger.tables import EntryKind
 from app.services.authorization import authorized_dataset, write_as
 from app.services.installation import Installation
 from app.services.jobs import notices
+from app.services.ledger.heads import Heads
 from app.webhooks import outbox, sender
 from app.webhooks.outbox import WebhookRow
 from app.webhooks.sender import AddressRefused, read_url
@@ -150,38 +153,69 @@ class _Held:
     secrets: tuple[str, ...] = field(repr=False)
 
 
-def deliver_due(installation: Installation, *, stopping: threading.Event | None = None) -> int:
-    """Delivers to every webhook that is due until it refuses or nothing waits, several webhooks at a time.
+def deliver_due(
+    installation: Installation, *, heads: Heads | None = None, stopping: threading.Event | None = None
+) -> int:
+    """Delivers until nothing is due, one delivery per webhook and turn, and on one thread per owner at a time.
 
-    Earlier secrets whose overlap has ended are removed first.
+    So slow receivers of one owner take one thread, however many they are, and the next turn waits for none of them.
+    Earlier secrets whose overlap has ended are removed.
+
+    Args:
+        heads: nothing is told on the word of a database that contradicts its heads.
 
     Returns:
         The number of accepted deliveries.
     """
     stopping = stopping or threading.Event()
+    running: dict[Future[bool | None], str] = {}
+    began: dict[str, float] = {}
+    paused: dict[str, float] = {}
+    n_accepted = 0
+    with ThreadPoolExecutor(limits.MAX_DELIVERIES_AT_ONCE, "webhook") as threads:
+        while not stopping.is_set() and _may_tell(heads):
+            now = time.monotonic()
+            resting = [owner for owner, until in paused.items() if until > now]
+            due = _due(installation, without=[*running.values(), *resting])
+            due.sort(key=lambda found: began.get(found[1], 0.0))  # the owner whose turn was longest ago
+            for webhook_id, owner in due[: limits.MAX_DELIVERIES_AT_ONCE - len(running)]:
+                began[owner] = now
+                running[threads.submit(_deliver_oldest, installation, webhook_id)] = owner
+            if not running:
+                break
+            for ended in wait(running, limits.WEBHOOK_INTERVAL_S, FIRST_COMPLETED).done:
+                owner, is_accepted = running.pop(ended), ended.result()
+                n_accepted += is_accepted is True
+                if is_accepted is None:
+                    paused[owner] = time.monotonic() + limits.WEBHOOK_INTERVAL_S
+    return n_accepted + sum(ended.result() is True for ended in running)
+
+
+def _may_tell(heads: Heads | None) -> bool:
+    if heads is not None:
+        heads.confirm()
+    return heads is None or heads.is_current
+
+
+def _due(installation: Installation, *, without: Sequence[str]) -> list[tuple[str, str]]:
     with installation.database.read() as session:
         at = installation.database.now(session)
-        due, has_ended_secrets = outbox.due(session, at=at), outbox.has_ended_secrets(session, at=at)
+        due, has_ended_secrets = outbox.due(session, at=at, without=without), outbox.has_ended_secrets(session, at=at)
     if has_ended_secrets:
         with installation.database.write() as session:
             outbox.remove_ended_secrets(session, at=at)
-    if not due:
-        return 0
-    with ThreadPoolExecutor(min(len(due), limits.MAX_DELIVERIES_AT_ONCE), "webhook") as threads:
-        return sum(threads.map(lambda webhook_id: _deliver_all(installation, webhook_id, stopping), due))
+    return due
 
 
-def _deliver_all(installation: Installation, webhook_id: str, stopping: threading.Event) -> int:
-    n_accepted = 0
+def _deliver_oldest(installation: Installation, webhook_id: str) -> bool | None:
+    """Whether the oldest delivery of a webhook was accepted; ``None`` if it was not sent, as while another process
+    holds the webhook."""
     try:
-        while not stopping.is_set():
-            held = _held(installation, webhook_id)
-            if held is None or not _deliver(installation, held):
-                break
-            n_accepted += 1
+        held = _held(installation, webhook_id)
+        return None if held is None else _deliver(installation, held)
     except Unavailable:
         _log.warning("a webhook waits for the database", exc_info=True)
-    return n_accepted
+        return None
 
 
 def _held(installation: Installation, webhook_id: str) -> _Held | None:

@@ -188,11 +188,22 @@ def put(session: Session, row: WebhookRow, event: str, facts: Mapping[str, Any],
     session.flush()
 
 
-def due(session: Session, *, at: datetime) -> list[str]:
-    """Ids of webhooks with deliveries that may be attempted now."""
+def due(session: Session, *, at: datetime, without: Collection[str]) -> list[tuple[str, str]]:
+    """Webhooks with a delivery that may be attempted now, of each owner the one that waits longest.
+
+    Args:
+        without: owners whose webhooks are left out.
+
+    Returns:
+        Ids of webhooks, each with its owner.
+    """
     waits = exists().where(DeliveryRow.webhook_id == WebhookRow.id)
-    query = select(WebhookRow.id).where(WebhookRow.next_at <= at, waits).order_by(WebhookRow.next_at)
-    return list(session.execute(query.limit(limits.MAX_DUE_WEBHOOKS)).scalars())
+    by_wait = (WebhookRow.next_at, WebhookRow.id)
+    place = func.row_number().over(partition_by=WebhookRow.created_by, order_by=by_wait).label("place")
+    ranked = select(WebhookRow.id, WebhookRow.created_by, WebhookRow.next_at, place)
+    first = ranked.where(WebhookRow.next_at <= at, waits, WebhookRow.created_by.not_in(without)).subquery()
+    query = select(first.c.id, first.c.created_by).where(first.c.place == 1).order_by(first.c.next_at, first.c.id)
+    return [(row.id, row.created_by) for row in session.execute(query)]
 
 
 def hold(session: Session, webhook_id: str, *, at: datetime) -> WebhookRow | None:

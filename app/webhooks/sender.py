@@ -150,6 +150,8 @@ def send(url: str, body: bytes, headers: Mapping[str, str], *, allowed: Sequence
         deadline = threading.Timer(limits.WEBHOOK_WAIT_S, _cut, (stream,))
         deadline.start()
         try:
+            if isinstance(stream, ssl.SSLSocket):
+                stream.do_handshake()  # a receiver can send it byte by byte
             return 200 <= _status(stream, address, body, headers) < 300
         except (OSError, http.client.HTTPException):
             return False
@@ -158,7 +160,10 @@ def send(url: str, body: bytes, headers: Mapping[str, str], *, allowed: Sequence
 
 
 def _connected(url: SplitResult, *, allowed: Sequence[Network]) -> socket.socket:
-    """A connection to an address of the name. Every address has to be allowed, so that none is tried by luck."""
+    """A connection to an address of the name, before the handshake of TLS.
+
+    Every address has to be allowed, so that none is tried by luck.
+    """
     host = url.hostname
     assert host is not None
     found = _resolved(host, url.port or _PORTS[url.scheme])
@@ -169,7 +174,9 @@ def _connected(url: SplitResult, *, allowed: Sequence[Network]) -> socket.socket
     try:
         stream.settimeout(limits.WEBHOOK_WAIT_S)
         stream.connect(target)
-        return stream if url.scheme == "http" else _tls().wrap_socket(stream, server_hostname=host)
+        if url.scheme == "http":
+            return stream
+        return _tls().wrap_socket(stream, server_hostname=host, do_handshake_on_connect=False)
     except BaseException:
         stream.close()
         raise

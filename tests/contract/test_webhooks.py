@@ -1,6 +1,7 @@
 """Webhooks are told about every event at least once and in order, while their owner and their dataset last."""
 
 import base64
+import dataclasses
 import hashlib
 import hmac
 import json
@@ -11,6 +12,7 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from ipaddress import ip_network
 from pathlib import Path
 from typing import Any
@@ -24,6 +26,7 @@ from app.core.errors import (
     BudgetExceeded,
     DatasetDeleted,
     InvalidRequest,
+    LedgerRewound,
     NeedsApproval,
     NotFound,
     RoleMissing,
@@ -35,6 +38,7 @@ from app.services.execution import charge, run_job
 from app.services.installation import Installation
 from app.services.jobs.show_jobs import cancel_job
 from app.services.keys import remove_grant
+from app.services.ledger.heads import Heads
 from app.services.webhooks import create_webhook, delete_webhook, deliver_due, list_webhooks, rotate_webhook
 from app.webhooks import outbox, sender
 from app.webhooks.outbox import DeliveryRow, WebhookRow
@@ -256,11 +260,13 @@ def test_an_event_that_nobody_accepts_is_dropped_in_the_end(
     assert (deliver_due(here), _waiting(scene), receiver.requests) == (0, 0, [])
 
 
+@pytest.mark.parametrize(("scheme", "first"), [("http", b""), ("https", b"\x16\x03\x03\x40\x00")])
 def test_a_slow_receiver_is_cut_off_and_does_not_hold_up_another(
-    scene: Scene, here: Installation, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+    scene: Scene, here: Installation, receiver: Receiver, monkeypatch: pytest.MonkeyPatch, scheme: str, first: bytes
 ) -> None:
+    """A receiver that sends its answer, or the 16 KiB of a record of its handshake, byte by byte."""
     monkeypatch.setattr(limits, "WEBHOOK_WAIT_S", 0.3)
-    with _dripping() as slow:
+    with _dripping(scheme, first) as slow:
         _told(here, scene, slow)
         _told(here, scene, receiver.url)
         scene.submit(key="a")
@@ -271,14 +277,102 @@ def test_a_slow_receiver_is_cut_off_and_does_not_hold_up_another(
 
 
 @contextmanager
-def _dripping() -> Iterator[str]:
-    """A receiver that sends a byte of its answer now and then, and never the last one."""
+def _holding(receivers: int) -> Iterator[tuple[list[str], list[str], threading.Event]]:
+    """Receivers that answer nothing before an event is set: their addresses, and the paths that were asked."""
+    asked: list[str] = []
+    released = threading.Event()
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            asked.append(self.path)
+            released.wait()
+            self.send_response(204)
+            self.end_headers()
+
+        def log_message(self, *_: object) -> None:
+            """Prints nothing."""
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    try:
+        yield [f"http://127.0.0.1:{server.server_port}/{number}" for number in range(receivers)], asked, released
+    finally:
+        released.set()
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+def test_slow_receivers_of_one_owner_hold_up_no_other_owner(
+    scene: Scene, here: Installation, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They take one thread, one delivery each and turn, and events of others are told while they are waited for."""
+    monkeypatch.setattr(limits, "WEBHOOK_WAIT_S", 60)
+    monkeypatch.setattr(limits, "WEBHOOK_INTERVAL_S", 0.05)
+    other = dataclasses.replace(scene, dataset_id=people.declared(scene.installation)["id"])
+    other.upload()
+    grant(other, "owner")
+    with _holding(6) as (addresses, asked, released), ThreadPoolExecutor(1) as pool:
+        for address in addresses:
+            _told(here, scene, address)
+        for key in ("a", "b"):
+            scene.submit(key=key)
+        delivering = pool.submit(deliver_due, here)
+        _wait_until(lambda: len(asked) == 1)
+        body = WebhookIn.model_validate({"url": receiver.url, "events": ALL})
+        create_webhook(here, SECOND, other.dataset_id, body)
+        for number in range(3):
+            other.submit(key=f"other_{number}")
+            _wait_until(lambda number=number: len(receiver.requests) == number + 1)
+        assert len(asked) == 1, "one thread of one owner"
+        assert not delivering.done()
+        released.set()
+        assert delivering.result() == 2 * 6 + 3
+    assert [asked.count(f"/{number}") for number in range(6)] == [2] * 6
+    assert set(asked[:6]) == {f"/{number}" for number in range(6)}, "a turn of each webhook before the second of any"
+
+
+def _wait_until(holds: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 60
+    while not holds():
+        assert time.monotonic() < deadline, "nothing arrived in a minute"
+        time.sleep(0.01)
+
+
+def test_a_webhook_that_another_process_holds_is_asked_for_again_only_after_a_pause(
+    scene: Scene, here: Installation, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _told(here, scene, receiver.url)
+    scene.submit(key="a")
+    looks = []
+    monkeypatch.setattr(outbox, "hold", lambda *_, **__: looks.append(1))
+    assert (deliver_due(here), len(looks), receiver.requests) == (0, 1, [])
+
+
+def test_nothing_is_told_on_the_word_of_a_database_that_contradicts_its_heads(
+    scene: Scene, here: Installation, receiver: Receiver
+) -> None:
+    _told(here, scene, receiver.url)
+    scene.submit(key="a")
+    heads = Heads(here)
+    heads._rewound = LedgerRewound(scene.dataset_id)
+    with pytest.raises(LedgerRewound):
+        deliver_due(here, heads=heads)
+    assert receiver.requests == []
+    assert deliver_due(here, heads=Heads(here)) == 1
+
+
+@contextmanager
+def _dripping(scheme: str, first: bytes) -> Iterator[str]:
+    """A receiver that sends a byte now and then after the first bytes, and never the last one."""
     listener = socket.create_server(("127.0.0.1", 0))
     stopping = threading.Event()
 
     def drip() -> None:
         stream, _ = listener.accept()
         with stream:
+            stream.sendall(first)
             while not stopping.wait(0.05):
                 try:
                     stream.sendall(b"H")
@@ -288,7 +382,7 @@ def _dripping() -> Iterator[str]:
     thread = threading.Thread(target=drip)
     thread.start()
     try:
-        yield f"http://127.0.0.1:{listener.getsockname()[1]}/"
+        yield f"{scheme}://127.0.0.1:{listener.getsockname()[1]}/"
     finally:
         stopping.set()
         thread.join()
