@@ -40,7 +40,7 @@ class Job(Generic[T]):
 
     @property
     def price(self) -> Price | None:
-        """What the job costs."""
+        """What the job costs its dataset; a second account pays ``show()["unlabelled"]["price"]``."""
         price = self.show()["price"]
         return None if price is None else Price.from_json(price)
 

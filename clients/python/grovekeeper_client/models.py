@@ -50,12 +50,13 @@ class Quote:
     """What a job would cost. A quote reads no row and costs nothing.
 
     Attributes:
-        price: exact price.
-        fits: whether the account covers the price now.
+        price: exact price on the dataset. A job on two accounts costs the second one
+            ``answer["unlabelled"]["price"]``, too.
+        fits: whether each account covers its price now.
         largest_that_fits: the largest ε that the account covers for this request.
         limited_by: the limit that decides it, as in :class:`~grovekeeper_client.datasets.Balance`.
-        odds: the largest probability that somebody who knows every other row guesses one change right, given all
-            earlier outputs; by change: ``add_remove`` and ``replace_one``, or ``label``.
+        odds: the largest probability that somebody who knows all rows of every other unit guesses one change
+            right, given all earlier outputs; by change: ``add_remove`` and ``replace_one``, or ``label``.
         why: the reason for the algorithm, if ``auto`` chose it.
         receipt: each draw that the job would make, and why they cost no more than the price.
         warnings: sentences.
