@@ -42,7 +42,7 @@ OF_THE_SERVICE = {
     ("app/services/webhooks.py", "_held"),
     ("app/services/webhooks.py", "_deliver"),
     # earlier secrets of webhooks, whose overlap has ended
-    ("app/services/webhooks.py", "deliver_due"),
+    ("app/services/webhooks.py", "_due"),
     ("app/services/jobs/notices.py", "refused"),
     # the sweeper
     ("app/services/execution/sweep.py", "_settle"),
