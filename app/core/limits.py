@@ -274,6 +274,7 @@ CACHED_OBJECT_STAYS_S = 3_600
 # Seconds between two searches of an API process for copies of objects that were deleted or replaced.
 COPIES_INTERVAL_S = 600.0
 OBJECT_STORE_WAIT_S = 20  # Seconds within which a request to an object store is repeated
+PAID_READ_ATTEMPTS = 8  # Attempts of a Dask worker to read from an object store, whose pauses take longer than that
 MAX_AHEAD_BYTES = 64 * 1024 * 1024  # Bytes of loaded artifacts beyond which a process loads no model before it is asked
 MAX_CACHED_ARTIFACT_BYTES = 512 * 1024 * 1024  # Bytes of memory for the artifacts that one process keeps loaded
 # Bytes of memory for the states of accounts that one process keeps. An account larger than half counts as half of it.

@@ -68,15 +68,16 @@ class ObjectStore:
     Args:
         address: ``s3://bucket/prefix`` and the like.
         cache: folder for copies and unfinished files; made by the first use. Processes of one machine may share it.
+        n_attempts: of a request that finds no answer; the pauses begin with a tenth of a second and double.
 
     Raises:
         InstallationError: the address is not usable.
     """
 
-    def __init__(self, address: str, cache: Path) -> None:
+    def __init__(self, address: str, cache: Path, *, n_attempts: int = 4) -> None:
         self._cache = cache
         try:
-            self._remote = _remote(address)
+            self._remote = _remote(address, n_attempts)
         except (BaseError, OSError, ValueError, TypeError):
             raise InstallationError("GROVEKEEPER_STORE cannot be used; see the operator's guide") from None
 
@@ -222,14 +223,14 @@ class _RemoteReader(SeekableReader):
         return b"".join(pieces)
 
 
-def _remote(address: str) -> Remote:
+def _remote(address: str, n_attempts: int) -> Remote:
     parts = urlsplit(address)
     if parts.scheme == "file":
         _make_closed(Path(unquote(parts.path)), is_here=not parts.netloc)
         return from_url(address)
     # Options of the client would replace those of the provider's variables, such as AWS_ALLOW_HTTP.
     patience = timedelta(seconds=limits.OBJECT_STORE_WAIT_S)
-    return from_url(address, retry_config={"max_retries": 3, "retry_timeout": patience})
+    return from_url(address, retry_config={"max_retries": n_attempts - 1, "retry_timeout": patience})
 
 
 def _make_closed(folder: Path, *, is_here: bool) -> None:

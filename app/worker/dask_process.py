@@ -23,6 +23,7 @@ import dask
 from distributed import Nanny, Scheduler, Worker
 from distributed.diagnostics.plugin import WorkerPlugin
 
+from app.core import limits
 from app.core.dask_cluster import CONFIG, DaskCluster
 from app.core.logging import configure
 from app.core.memory import forbid_core_dumps, return_large_blocks
@@ -70,7 +71,8 @@ class RowsKept(WorkerPlugin):
         if self._address is not None:
             from app.core.object_store import ObjectStore  # an extra
 
-            shard_tasks.read_from(ObjectStore(self._address, Path(worker.local_directory, "copies")))
+            copies = Path(worker.local_directory, "copies")
+            shard_tasks.read_from(ObjectStore(self._address, copies, n_attempts=limits.PAID_READ_ATTEMPTS))
 
     def transition(self, key: Any, start: str, finish: str, **_named: object) -> None:
         """Called by Dask when the state of a task changes. A task that was cancelled is forgotten when its thread has

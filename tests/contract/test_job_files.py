@@ -157,6 +157,25 @@ def test_a_job_that_is_cancelled_during_a_copy_frees_its_worker(scene: Scene, mo
     assert scene.end(job_id) == (JobState.CANCELLED, EndReason.CANCELLED, ["reserve", "void"])
 
 
+@pytest.mark.parametrize("interval_s", [0, 1])
+def test_an_outage_right_after_the_charge_costs_nothing(
+    scene: Scene, interval_s: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job_id, store, outages = profile(scene), type(scene.installation.files), iter([True, True])
+    local = store.local
+
+    def away(files: Any, name: str) -> Path:
+        if is_charged(scene, job_id) and next(outages, False):
+            raise StoreUnreachable("canary")
+        return local(files, name)
+
+    monkeypatch.setattr(store, "local", away)
+    monkeypatch.setattr(run_job, "STORE_RETRY_S", (0.01, 0.01))
+    run_job.run_job(brief(scene, release_interval_s=interval_s), claimed(scene.installation), perform_here)
+    assert scene.end(job_id) == (JobState.SUCCEEDED, None, ["reserve", "charge"])
+    assert next(outages, None) is None
+
+
 def test_rows_that_cannot_be_copied_after_the_charge_fail_the_job_when_its_child_ends(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -173,6 +192,7 @@ def test_rows_that_cannot_be_copied_after_the_charge_fail_the_job_when_its_child
         raise run_job.JobFailed
 
     monkeypatch.setattr(store, "local", fails)
+    monkeypatch.setattr(run_job, "STORE_RETRY_S", (0.01, 0.01))
     run_job.run_job(brief(scene, release_interval_s=1), claimed(scene.installation), run)
     assert scene.end(job_id) == (JobState.FAILED, EndReason.FAILED, ["reserve", "charge"])
     assert not any(path.is_absolute() for path in ran[0].parts[0].row_files)

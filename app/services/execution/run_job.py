@@ -67,7 +67,7 @@ COMMIT_STOP_S = 5.0
 """Seconds for which a process that is asked to stop still tries the last commit: Docker kills after ten."""
 
 STORE_RETRY_S = (1.0, 2.0, 4.0, 8.0, 15.0, 30.0)
-"""Pauses between attempts to store an output in a store that does not answer, in seconds: its budget is spent."""
+"""Pauses between questions of a paid job to a store that does not answer, in seconds."""
 
 
 @dataclass(eq=False)
@@ -337,21 +337,23 @@ def _require_room(installation: Installation, claim: Claim, lease: Lease, *, sto
         raise Unavailable("the output of a job cannot be stored") from None
 
 
-def located(installation: Installation, task: JobTask) -> JobTask:
+def located(installation: Installation, task: JobTask, *, stop: Stop | None = None) -> JobTask:
     """The task with the paths of its rows on this machine, as they are now: an erasure may have replaced a file.
 
+    So a store that does not answer is asked again, although a copy from before the charge is on this machine.
     A file that cannot be brought keeps its name, at which the child finds nothing. So the child fails as it does with a
     broken disk, and the job ends when the end of a child shows (ADR 0030). The workers of a cluster read files of a
     store that machines share by their names.
     """
     if task.cluster is not None and not isinstance(installation.files, Directory):
         return task
-    return replace(task, parts=tuple(_located(installation, part) for part in task.parts))
+    return replace(task, parts=tuple(_located(installation, part, stop=stop or Stop()) for part in task.parts))
 
 
-def _located(installation: Installation, part: PartRows) -> PartRows:
+def _located(installation: Installation, part: PartRows, *, stop: Stop) -> PartRows:
+    local = installation.files.local
     try:
-        paths = tuple(installation.files.local(name.as_posix()) for name in part.row_files)
+        paths = tuple(_answer(partial(local, name.as_posix()), stop=stop) for name in part.row_files)
     except OSError:
         _log.warning("the rows of a charged job cannot be read")
         return part
@@ -369,7 +371,7 @@ def _run_and_end(
 ) -> None:
     try:
         files.make_folder(task.folder)
-        run(lease.wait_for(partial(located, installation, task), stopping=stop.now), lease)
+        run(lease.wait_for(partial(located, installation, task, stop=stop), stopping=stop.now), lease)
         lease.show(task.n_trees)
         output = _stored(installation, task, stop=stop)
     except Stopped:
@@ -387,15 +389,19 @@ def _run_and_end(
 
 
 def _stored(installation: Installation, task: JobTask, *, stop: Stop) -> JobOutput:
-    """Stores the child's output; tries again while the store does not answer."""
     data = task.output_path.read_bytes()
+    return _answer(partial(kind_of(task.kind).keep, installation, task, data), stop=stop)
+
+
+def _answer(ask: Callable[[], Result], *, stop: Stop) -> Result:
+    """What a store answers, which is asked again while it does not: what the job spent stays spent."""
     for wait_s in STORE_RETRY_S:
         try:
-            return kind_of(task.kind).keep(installation, task, data)
+            return ask()
         except StoreUnreachable:
             if stop.now.wait(wait_s):
                 raise
-    return kind_of(task.kind).keep(installation, task, data)
+    return ask()
 
 
 def _fail(installation: Installation, claim: Claim, *, reason: EndReason, stop: Stop) -> None:
