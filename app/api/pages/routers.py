@@ -1,6 +1,5 @@
 """Serves what all pages need (sign-in, style and script), and lists the routes of all pages."""
 
-from functools import cache
 from pathlib import Path
 from typing import Annotated
 
@@ -23,23 +22,20 @@ from app.services.ledger.evidence import show_signer
 shared_pages = APIRouter(route_class=BodyRoute)
 
 _ASSETS = Path(__file__).with_name("assets")
+_STYLE = FixedAnswer.of((_ASSETS / "style.css").read_bytes(), "text/css")
+_SCRIPT = FixedAnswer.of((_ASSETS / "live.js").read_bytes(), "text/javascript")
 
 
 @shared_pages.get("/ui/style.css")
 async def style(request: Request) -> Response:
     """Serve the style sheet."""
-    return _asset("style.css", "text/css").to(request)
+    return _STYLE.to(request)
 
 
 @shared_pages.get("/ui/live.js")
 async def script(request: Request) -> Response:
     """Serve the script that makes pages live."""
-    return _asset("live.js", "text/javascript").to(request)
-
-
-@cache
-def _asset(name: str, media_type: str) -> FixedAnswer:
-    return FixedAnswer.of((_ASSETS / name).read_bytes(), media_type)
+    return _SCRIPT.to(request)
 
 
 @shared_pages.get(SIGN_IN)
