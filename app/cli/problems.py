@@ -122,6 +122,7 @@ _BY_TYPE = {
     "quota-exceeded": ExitCode.REFUSED,
     "needs-approval": ExitCode.REFUSED,
     "frozen": ExitCode.REFUSED,
+    "too-many-cells": ExitCode.REFUSED,
     "erasure-due": ExitCode.REFUSED,
     "unauthenticated": ExitCode.NOT_ALLOWED,
     "role-missing": ExitCode.NOT_ALLOWED,

@@ -461,6 +461,21 @@ class Frozen(GrovekeeperError):
 
 
 @dataclass(eq=False)
+class TooManyCells(GrovekeeperError):
+    """The entries of an account would list more cells than ``limit`` for its distinct scopes."""
+
+    dataset: str
+    dataset_name: str
+    limit: int
+
+    sentence = (
+        "the ledger of {dataset_name} would list more than {limit} cells for its distinct scopes; nothing was "
+        "reserved. Leave out the scope, take all uploads, or take a scope that has a charge already: these list no "
+        "more cells"
+    )
+
+
+@dataclass(eq=False)
 class ModelHasAlias(GrovekeeperError):
     """Aliases name the model, so that callers who use them would lose it."""
 

@@ -14,7 +14,7 @@ MAX_ALIAS_CHARS = 32  # Characters of an alias of a model
 MAX_CATEGORY_CHARS = 256  # Characters of a category or class
 MAX_PARTITIONS = 6  # Partitions of a dataset
 MAX_HASH_CELLS = 1_024  # Cells of a hash partition
-MAX_UPLOAD_CELLS = 4_096  # Uploads to a dataset with a partition by upload: every scope lists its uploads
+MAX_UPLOAD_CELLS = 4_096  # Uploads to a dataset with a partition by upload
 MAX_PUBLIC_SIZE = 10**12  # Declared number of rows, of a dataset or of a cell
 MAX_ALIASES = 100  # Aliases of models of one dataset, also those without a model at the moment
 # Rows of an upload whose units are compared for values that differ by leading zeros or case: 16 bytes of memory each.
@@ -149,6 +149,12 @@ MAX_EVENT_COUNT = 10**12  # Any count in an event: repetitions, coordinates, can
 MAX_EVENT_SCALE = 10**60  # Numerator and denominator of a sensitivity or a scale in an event
 # Additions that the exact maximum over joint cells may take; beyond it the balance is a sound upper bound.
 MAX_COMPOSITION_WORK = 2**23
+# Cells that the entries of an account list for its distinct scopes with an amount; a range of uploads lists none. It
+# bounds what a process reads of an account when it starts, and what every stated state states under the lock.
+MAX_LISTED_CELLS = 2**16
+# Open reservations of an account; beyond them, submissions are answered 429. A stated state names each.
+MAX_OPEN_RESERVATIONS = 2**16
+MIN_RANGE_UPLOADS = 16  # Uploads from which an entry states a range of uploads as a number; people read fewer as a list
 
 # Concurrency of one process
 

@@ -7,9 +7,11 @@ entries before it, so a state in memory is never wrong, only older than the data
 row, the state after the head of the row is the state that an admission is decided on.
 
 So that a long history starts fast, every ``STATE_EVERY``-th entry of an account states the account's state. The entry
-is hashed and exported like every other, and the verifier recomputes the state in it.
+is hashed and exported like every other, and the verifier recomputes the state in it. It names each scope by its digest
+and by an entry that states the scope, so that its size does not depend on the cells (docs/adr/0051).
 """
 
+import hashlib
 import logging
 import sys
 from collections import Counter
@@ -20,6 +22,7 @@ from functools import cached_property
 from threading import Lock
 from typing import Any, Final, Self
 
+import rfc8785
 from cachetools import LRUCache
 from sqlalchemy import Text, event, select, type_coerce
 from sqlalchemy.orm import Session
@@ -41,6 +44,7 @@ from app.ledger.tables import (
     EntryRow,
     PopulationRow,
     ReservationRow,
+    StatedScope,
     digest_of,
 )
 from app.privacy import accountants
@@ -52,6 +56,7 @@ from app.privacy.partitions import Cell, JointCell, Partitions, Scope, narrowest
 
 STATE_EVERY: Final = 1024
 """The sequence of an entry that states the state is a multiple of this."""
+_FORM = 2  # of stated states of datasets; the first form has no number
 
 _READ_AT_ONCE = 100
 _CHECKED_AT_ONCE = 1_000
@@ -78,6 +83,9 @@ class State:
         facts: as the first entry states them (:func:`facts_of`).
         totals: charged and reserved amounts of a scope, by its digest; no scope without an amount.
         scopes: the scopes of ``totals``, by digest.
+        sources: of each of these scopes, the newest entry that reserved an amount on it, and how many cells that entry
+            lists.
+        uploads: those that entries named in their details, in the order of the entries; a scope may be the first n.
         scopes_size: the number of these scopes plus the number of cells that they list.
         deltas: charged δ of a scope, by its digest, in steps of 10⁻¹⁸.
         reservations: open reservations, as (job or reservation, digest of the scope, amount).
@@ -95,6 +103,8 @@ class State:
     facts: dict[str, Any] = field(default_factory=dict)
     totals: dict[str, tuple[int, int]] = field(default_factory=dict)
     scopes: dict[str, Scope] = field(default_factory=dict)
+    sources: dict[str, tuple[int, int]] = field(default_factory=dict)
+    uploads: tuple[str, ...] = ()
     scopes_size: int = 0
     deltas: dict[str, int] = field(default_factory=dict)
     reservations: Counter[tuple[str | None, str, int]] = field(default_factory=Counter)
@@ -102,6 +112,7 @@ class State:
     widened: dict[tuple[str, Cell], int] = field(default_factory=dict)
     population_id: str | None = None
     _numbering: Numbering | None = None
+    _newest_range: tuple[StatedScope, str, Scope] | None = None
 
     def copy(self) -> Self:
         """A state that can be advanced while threads read this one."""
@@ -141,6 +152,29 @@ class State:
     def accountant(self) -> str:
         """The name of the accountant."""
         return str(self.facts["accountant"])
+
+    @property
+    def n_listed(self) -> int:
+        """The number of cells that entries list for the scopes of the state: what a process reads when it starts."""
+        return sum(n_listed for _, n_listed in self.sources.values())
+
+    def as_stated(self, scope: Scope, *, names: bool) -> tuple[dict[str, Any], list[str]]:
+        """A scope as the next entry states it, and the uploads that the entry has to name for that.
+
+        Args:
+            scope: in normal form.
+            names: whether the entry may name uploads; otherwise a range consists of uploads that entries have named.
+        """
+        stated: dict[str, Any] = {name: list(cells) for name, cells in scope.items()}
+        by_upload = (part["name"] for part in self.facts.get("partitions", ()) if part["kind"] == "epoch")
+        name = next(by_upload, "")
+        cells = stated.get(name, [])
+        known = self.uploads[: len(cells)]
+        added = sorted(set(cells).difference(known))
+        begins_with_known = len(added) == len(cells) - len(known)
+        if len(cells) < limits.MIN_RANGE_UPLOADS or not begins_with_known or (added and not names):
+            return stated, []
+        return {**stated, name: len(cells)}, added
 
     def tightest_delta(self, scope: Scope) -> "CellDelta":
         """The joint cell of a scope with the largest charged δ."""
@@ -195,7 +229,9 @@ class State:
             case _ if self.account_id == CONTROL_CHAIN:
                 pass  # acts have no balance
             case EntryKind.STATE:
-                self._require((entry.details or {}).get("state") == self.to_json())
+                form = (entry.details or {}).get("state")
+                # No process starts at a state of the first form, so only the verifier compares it.
+                self._require(_is_of_first_form(form) or form == self.to_json())
             case _:
                 self._step_reservation(entry)
         self.sequence, self.hash = entry.sequence, entry.hash
@@ -208,7 +244,8 @@ class State:
         self._require(entry.sequence == OPENING_LOAD_SEQUENCE)
         continued = (entry.details or {})["continues"]
         self.highest_cap = max(self.cap, steps_down(Fraction(continued["highest_cap"]), entry.places))
-        self._add({}, charged=entry.amount, delta=delta_steps(continued.get("delta")))
+        self._add(digest_of({}), {}, charged=entry.amount, delta=delta_steps(continued.get("delta")))
+        self.sources[digest_of({})] = (entry.sequence, 0)
 
     def _set_load(self, entry: Entry) -> None:
         member = (entry.details or {})["member"]
@@ -221,11 +258,14 @@ class State:
             self.highest_cap += steps_down(Fraction(member["highest_cap"]), entry.places)
 
     def _step_reservation(self, entry: Entry) -> None:
-        scope = {name: tuple(cells) for name, cells in entry.scope.items()}
-        reservation = (entry.job_id, digest_of(scope), entry.amount)
+        if entry.kind is EntryKind.RESERVE:
+            self._name_uploads((entry.details or {}).get("uploads", ()))
+        digest, scope = self._listed(entry.scope)
+        reservation = (entry.job_id, digest, entry.amount)
         if entry.kind is EntryKind.RESERVE:
             self.reservations[reservation] += 1
-            self._add(scope, reserved=entry.amount)
+            self._add(digest, scope, reserved=entry.amount)
+            self.sources[digest] = (entry.sequence, tables.n_listed(entry.scope))
             return
         self._require(self.reservations[reservation] > 0)
         self.reservations[reservation] -= 1
@@ -233,12 +273,27 @@ class State:
             del self.reservations[reservation]
         if entry.kind is EntryKind.CHARGE:
             delta = delta_steps((entry.details or {}).get("delta"))
-            self._add(scope, charged=entry.amount, reserved=-entry.amount, delta=delta)
+            self._add(digest, scope, charged=entry.amount, reserved=-entry.amount, delta=delta)
             return
-        self._add(scope, reserved=-entry.amount)
+        self._add(digest, scope, reserved=-entry.amount)
 
-    def _add(self, scope: Scope, *, charged: int = 0, reserved: int = 0, delta: int = 0) -> None:
+    def _name_uploads(self, uploads: Sequence[str]) -> None:
+        self.uploads = (*self.uploads, *uploads) if uploads else self.uploads
+        self._require(len(set(self.uploads)) == len(self.uploads))
+
+    def _listed(self, stated: StatedScope) -> tuple[str, Scope]:
+        """The digest of a scope, and its cells. All steps of a job state one range; its digest takes a millisecond."""
+        if self._newest_range is not None and self._newest_range[0] == stated:
+            return self._newest_range[1:]
+        n_uploads = [cells for cells in stated.values() if isinstance(cells, int)]
+        self._require(all(n <= len(self.uploads) for n in n_uploads))
+        scope = tables.listed(stated, self.uploads)
         digest = digest_of(scope)
+        if n_uploads:
+            self._newest_range = stated, digest, scope
+        return digest, scope
+
+    def _add(self, digest: str, scope: Scope, *, charged: int = 0, reserved: int = 0, delta: int = 0) -> None:
         if digest not in self.scopes:
             self.scopes_size += size_of(scope)
         before = self.totals.get(digest, (0, 0))
@@ -247,6 +302,7 @@ class State:
             self.deltas[digest] = self.deltas.get(digest, 0) + delta
         if not any(self.totals[digest]):
             del self.totals[digest], self.scopes[digest]
+            self.sources.pop(digest, None)
             self.scopes_size -= size_of(scope)
         if moved := charged + reserved:
             self._widen(scope, moved)
@@ -266,49 +322,80 @@ class State:
         form = {"facts": self.facts, "cap": text(self.cap), "highest_cap": text(self.highest_cap)}
         if "population" in self.facts:
             return {**form, "loads": {member: text(load) for member, load in self.loads.items()}}
-        scopes = {digest: {name: list(cells) for name, cells in scope.items()} for digest, scope in self.scopes.items()}
-        totals, reservations = sorted(self.totals.items()), sorted(self.reservations.elements(), key=str)
         return {
             **form,
+            "form": _FORM,
+            "facts": _digest_of_facts(self.facts),
+            "uploads": list(self.uploads),
             "totals": [
                 {
-                    "scope": scopes[digest],
+                    "scope": digest,
+                    "entry": self.sources[digest][0],
                     "charged": text(charged),
                     "reserved": text(reserved),
                     "delta": delta_text(self.deltas.get(digest, 0)),
                 }
-                for digest, (charged, reserved) in totals
+                for digest, (charged, reserved) in sorted(self.totals.items())
             ],
             "reservations": [
-                {"job_id": job_id, "scope": scopes[digest], "amount": text(amount)}
-                for job_id, digest, amount in reservations
+                {"job_id": job_id, "scope": digest, "amount": text(amount)}
+                for job_id, digest, amount in sorted(self.reservations.elements(), key=str)
             ],
         }
 
     @classmethod
-    def stated_by(cls, account_id: str, entry: Entry) -> Self:
-        """The state that an entry states.
+    def stated_by(cls, session: Session, row: AccountRow, entry: Entry) -> Self:
+        """The state that an entry of an account states.
+
+        The entries that it names are not compared with their hashes: the digests of their scopes are.
 
         Raises:
-            BalanceMismatch: the entry does not have its hash.
+            BalanceMismatch: the entry does not have its hash, or states other facts than the row or the named entries.
         """
-        state = cls(account_id, entry.sequence, entry.hash)
+        state = cls(row.id, entry.sequence, entry.hash, facts=facts_of(row))
         state._require(entry.sealed().hash == entry.hash)
         form = (entry.details or {})["state"]
 
         def steps(text: str) -> int:
             return steps_down(Fraction(text), entry.places)
 
-        state.facts, state.cap, state.highest_cap = form["facts"], steps(form["cap"]), steps(form["highest_cap"])
+        state.cap, state.highest_cap = steps(form["cap"]), steps(form["highest_cap"])
         state.loads = {member: steps(load) for member, load in form.get("loads", {}).items()}
-        for total in form.get("totals", ()):
-            scope = {name: tuple(cells) for name, cells in total["scope"].items()}
-            charged, reserved = steps(total["charged"]), steps(total["reserved"])
-            state._add(scope, charged=charged, reserved=reserved, delta=delta_steps(total["delta"]))
+        if form["facts"] != (state.facts if "loads" in form else _digest_of_facts(state.facts)):
+            raise mismatch(row.id, "facts")
+        state._name_uploads(form.get("uploads", ()))
+        totals = form.get("totals", ())
+        scopes = _scopes_of(session, row.id, [total["entry"] for total in totals])
+        for total in totals:
+            stated = scopes.get(total["entry"], {})
+            digest, scope = state._listed(stated)
+            state._require(digest == total["scope"])
+            charged, reserved, delta = steps(total["charged"]), steps(total["reserved"]), delta_steps(total["delta"])
+            state._add(digest, scope, charged=charged, reserved=reserved, delta=delta)
+            state.sources[digest] = (total["entry"], tables.n_listed(stated))
         for reservation in form.get("reservations", ()):
-            digest = digest_of(reservation["scope"])
+            digest = sys.intern(reservation["scope"])
             state.reservations[reservation["job_id"], digest, steps(reservation["amount"])] += 1
         return state
+
+
+def _is_of_first_form(form: dict[str, Any] | None) -> bool:
+    """Whether a state of a dataset lists the cells of its scopes, as earlier versions stated it."""
+    return form is not None and "loads" not in form and "form" not in form
+
+
+def _digest_of_facts(facts: dict[str, Any]) -> str:
+    return hashlib.sha256(rfc8785.dumps(facts)).hexdigest()
+
+
+def _scopes_of(session: Session, account_id: str, sequences: Sequence[int]) -> dict[int, StatedScope]:
+    """The scopes that some entries of an account state, by sequence."""
+    scopes: dict[int, StatedScope] = {}
+    for first in range(0, len(sequences), _CHECKED_AT_ONCE):
+        chosen = EntryRow.sequence.in_(sequences[first : first + _CHECKED_AT_ONCE])
+        query = select(EntryRow.sequence, EntryRow.scope).where(EntryRow.account_id == account_id, chosen)
+        scopes |= {row.sequence: row.scope for row in session.execute(query)}
+    return scopes
 
 
 def facts_of(row: AccountRow) -> dict[str, Any]:
@@ -432,18 +519,23 @@ def extend(session: Session, row: AccountRow, new_entry: NewEntry, *, not_before
     Returns:
         The entry and, at its turn, the entry that states the state after it, each with the id of the account.
     """
+    scope, details = new_entry.scope, new_entry.details
+    if scope:
+        names = new_entry.kind is EntryKind.RESERVE
+        scope, uploads = state_of(session, row).as_stated(scope, names=names)
+        details = {**(details or {}), "uploads": uploads} if uploads else details
     entry = Entry(
         sequence=row.last_sequence + 1,
         kind=new_entry.kind,
         amount=new_entry.amount,
-        scope=new_entry.scope,
+        scope=scope,
         event=new_entry.event,
         job_id=new_entry.job_id,
         actor=new_entry.actor,
         at=max(stamps.to_text(transaction_time(session)), row.last_at, not_before),  # the clock may have stepped back
         previous_hash=row.last_hash,
         places=accountants.by_name(row.accountant).PLACES,
-        details=new_entry.details or None,
+        details=details or None,
     ).sealed()
     after = None if row.id == CONTROL_CHAIN else _advanced(session, row, entry)
     for name, value in tables.head_after(entry).items():
@@ -553,7 +645,8 @@ def _stated(session: Session, row: AccountRow) -> State:
     query = select(EntryRow).where(EntryRow.account_id == row.id, EntryRow.kind == EntryKind.STATE.value)
     query = query.where(EntryRow.sequence <= row.last_sequence).order_by(EntryRow.sequence.desc()).limit(1)
     entries = tables.read_entries(session, row.id, query)
-    state = State.stated_by(row.id, entries[0]) if entries else State(row.id)
+    is_usable = bool(entries) and not _is_of_first_form((entries[0].details or {}).get("state"))
+    state = State.stated_by(session, row, entries[0]) if is_usable else State(row.id)
     if row.privacy_unit is not None:
         state.population_id = _population_by_entries(session, row.id)
     return state

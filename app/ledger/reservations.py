@@ -22,7 +22,7 @@ from typing import Any
 from sqlalchemy import bindparam, select
 from sqlalchemy.orm import Session
 
-from app.core import amounts, stamps
+from app.core import amounts, limits, stamps
 from app.core.errors import (
     BudgetExceeded,
     ErasureDue,
@@ -31,6 +31,8 @@ from app.core.errors import (
     NotFound,
     QuotaExceeded,
     ReservationSettled,
+    TooManyCells,
+    TooManyRequests,
 )
 from app.db.database import insert_rows
 from app.db.locks import lock_rows, sent_together
@@ -42,6 +44,7 @@ from app.ledger.statements import Limit
 from app.ledger.tables import AccountRow, Entry, EntryKind, EntryRow, MemberRow, ReservationRow, RulesRow
 from app.privacy import accountants
 from app.privacy.accountants import amount_text, zcdp
+from app.privacy.partitions import Scope
 
 
 @dataclass(frozen=True)
@@ -134,6 +137,7 @@ def judge(session: Session, parts: Sequence[NewReservation], *, actor: str) -> J
         Frozen: the dataset of an account is frozen.
         QuotaExceeded: the rules of an account refuse its part.
         BudgetExceeded: the first account, in order of their ids, that does not admit its part.
+        TooManyCells: as :func:`_require_small_state`, with ``TooManyRequests``.
     """
     if not all(part.amount > 0 for part in parts):
         raise ValueError("a reservation is positive")
@@ -148,8 +152,9 @@ def judge(session: Session, parts: Sequence[NewReservation], *, actor: str) -> J
     if account_ids - rows.keys():
         raise NotFound("account")
     locked = tables.locked_accounts(session, set(population_ids.values())) if population_ids else {}
+    states = {row.id: _state(session, row, population_ids.get(row.id)) for row in rows.values()}
     budgets = Budgets(
-        {row.id: _state(session, row, population_ids.get(row.id)).budget for row in rows.values()},
+        {account_id: state.budget for account_id, state in states.items()},
         [populations.of_row(session, row) for row in locked.values()],
     )
     read = RulesInForce.of(session, in_force, [actor])
@@ -169,6 +174,8 @@ def judge(session: Session, parts: Sequence[NewReservation], *, actor: str) -> J
             population=population,
             ruled=rules.room_beside(allowances, parts, decision.position),
         )
+    for account_id, state in states.items():
+        _require_small_state(rows[account_id], state, [part.scope for part in parts if part.account_id == account_id])
     reservation_ids = [stamps.new(stamps.RESERVATION) for _ in parts]
     excess = read.above_approval(parts, actor)
     return Judged(parts, reservation_ids, actor, excess, decision, {**rows, **locked}, population_ids)
@@ -271,6 +278,23 @@ def _require_rules(
                 requested=amount_text(row.accountant, part.amount),
                 what_fits=_largest_epsilon(row, part, fits),
             )
+
+
+def _require_small_state(row: AccountRow, state: chain.State, scopes: Sequence[Scope]) -> None:
+    """Checks that reservations on some scopes leave the account's state small enough to be stated under the lock.
+
+    A range of uploads lists no cell, so jobs on all uploads are never refused.
+
+    Raises:
+        TooManyRequests: the account has too many open reservations.
+        TooManyCells: the entries of the account would list too many cells.
+    """
+    if len(state.reservations) + len(scopes) > limits.MAX_OPEN_RESERVATIONS:
+        raise TooManyRequests("open reservations on the dataset", retry_after_s=limits.FULL_QUEUE_RETRY_S)
+    added = [state.as_stated(scope, names=True)[0] for scope in scopes if tables.digest_of(scope) not in state.totals]
+    n_added = sum(map(tables.n_listed, added))
+    if n_added and state.n_listed + n_added > limits.MAX_LISTED_CELLS:
+        raise TooManyCells(row.id, row.name, limits.MAX_LISTED_CELLS)
 
 
 def _largest_epsilon(row: AccountRow, part: NewReservation, steps: int) -> Callable[[], str]:

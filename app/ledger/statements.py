@@ -419,8 +419,9 @@ def spent_after(session: Session, account_id: str, cell: JointCell, sequence: in
         .group_by(EntryRow.kind, EntryRow.scope)
     )
     charged = reserved = 0
+    uploads = named_uploads(session, account_id)
     for kind, scope, high, low in session.execute(sums):
-        if covers(scope, cell):
+        if covers(tables.listed(scope, uploads), cell):
             amount, (by_charged, by_reserved) = tables.sum_of_halves(high, low), _EFFECTS[kind]
             charged += by_charged * amount
             reserved += by_reserved * amount
@@ -459,6 +460,11 @@ def continued_member(entry: Entry) -> str | None:
     """The erased member whose load a joining member carries from the entry on, if there is one."""
     erased: str | None = (entry.details or {}).get("member", {}).get("continues")
     return erased
+
+
+def named_uploads(session: Session, account_id: str) -> Sequence[str]:
+    """The uploads that entries of an account named, with which :func:`app.ledger.tables.listed` reads their scopes."""
+    return chain.state_of(session, tables.account(session, account_id)).uploads
 
 
 def overlaps(scope: Scope, other: Scope) -> bool:

@@ -142,6 +142,12 @@ def check_reason(details: Json) -> None:
         raise Broken("an entry of kind cap gives no reason")
 
 
+def is_of_first_form(details: Json) -> bool:
+    """Whether the details of a dataset's entry of kind state list the cells of every scope."""
+    state = details.get("state") if isinstance(details, dict) else None
+    return isinstance(state, dict) and "form" not in state
+
+
 def check_stated_state(entry: Link, actual: Mapping[str, "str | Json | Sequence[Json]"]) -> None:
     """Compares a stated state with the recomputed one; the order of listed objects does not matter.
 
@@ -159,4 +165,7 @@ def check_stated_state(entry: Link, actual: Mapping[str, "str | Json | Sequence[
 
 
 def _sorted(value: "Json | Sequence[Json]") -> list[bytes]:
-    return sorted(map(canonical_json.dumps, value)) if isinstance(value, list) else [canonical_json.dumps(value)]  # type: ignore[arg-type]
+    """Listed objects in any order; a list of texts, such as that of the uploads, in the stated order."""
+    if isinstance(value, list) and all(isinstance(item, dict) for item in value):
+        return sorted(map(canonical_json.dumps, value))
+    return [canonical_json.dumps(value)]  # type: ignore[arg-type]

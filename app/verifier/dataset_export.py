@@ -100,10 +100,17 @@ class Header:
 
 @dataclass(frozen=True)
 class Entry(Link):
-    """One line of a dataset's ledger; ``event`` is unparsed."""
+    """One line of a dataset's ledger; ``event`` is unparsed.
+
+    Attributes:
+        scope: with every cell, also where the line states a number of uploads.
+        uploads: those that the details of a reservation name for such numbers; ``details`` leaves them out, because no
+            other step of the reservation repeats them.
+    """
 
     scope: Scope
     event: Json
+    uploads: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -182,8 +189,14 @@ def _set_aside(fields: Mapping[str, Json]) -> int:
     return int(set_aside * 10**amounts.DELTA_PLACES)
 
 
-def read_entry(value: Json, partitions: Mapping[str, Partition], *, places: int) -> Entry:
-    """Reads an entry, without the lines before it.
+def read_entry(value: Json, partitions: Mapping[str, Partition], *, places: int, uploads: Sequence[str] = ()) -> Entry:
+    """Reads an entry.
+
+    Args:
+        value: the line.
+        partitions: of the header, by name.
+        places: decimal places of a step of the account's unit.
+        uploads: those that entries before it named, in order.
 
     Raises:
         Malformed: a field is missing, unknown or invalid.
@@ -191,17 +204,23 @@ def read_entry(value: Json, partitions: Mapping[str, Partition], *, places: int)
     fields = json_fields.entry_fields(value, _ENTRY_FIELDS)
     if fields["kind"] not in _KINDS:
         raise Malformed("the entry's kind is unknown")
+    details = fields.get("details")
+    named: tuple[str, ...] = ()
+    if fields["kind"] == "reserve" and isinstance(details, dict) and "uploads" in details:
+        named = _named_uploads(details["uploads"], uploads)
+        details = {name: item for name, item in details.items() if name != "uploads"} or None
     entry = Entry(
         sequence=json_fields.positive(fields["sequence"], "sequence"),
         kind=str(fields["kind"]),
         amount=json_fields.amount(fields["amount"], "amount", places),
-        scope=_scope(fields["scope"], partitions),
+        scope=_scope(fields["scope"], partitions, (*uploads, *named)),
         event=fields["event"],
         job_id=json_fields.text_or_none(fields["job_id"], "job_id"),
         at=json_fields.time(fields["at"]),
         previous_hash=json_fields.digest(fields["previous_hash"], "previous_hash"),
         hash=json_fields.digest(fields["hash"], "hash"),
-        details=fields.get("details"),
+        details=details,
+        uploads=named,
     )
     _check_by_kind(entry)
     return entry
@@ -270,14 +289,29 @@ def _are_sizes(value: Json, n_cells: int) -> bool:
     return len(value) == n_cells and all(type(size) is int and size >= 0 for size in value)
 
 
-def _scope(value: Json, partitions: Mapping[str, Partition]) -> Scope:
+def _named_uploads(value: Json, before: Sequence[str]) -> tuple[str, ...]:
+    """The uploads that an entry names; none was named before."""
+    named = [item for item in value if isinstance(item, str) and item] if isinstance(value, list) else []
+    if not isinstance(value, list) or not named or len(named) != len(value):
+        raise Malformed("the uploads of an entry are not a list of texts")
+    if len({*before, *named}) != len(before) + len(named):
+        raise Malformed("an upload was named before")
+    return tuple(named)
+
+
+def _scope(value: Json, partitions: Mapping[str, Partition], uploads: Sequence[str]) -> Scope:
     if not isinstance(value, dict):
         raise Malformed("scope is not an object")
-    result = []
+    result: list[tuple[str, tuple[Cell, ...]]] = []
     for name, listed in sorted(value.items()):
         partition = partitions.get(name)
         if partition is None:
             raise Malformed("scope names a partition that the header does not")
+        if type(listed) is int and partition.kind == "epoch":
+            if not 1 <= listed <= len(uploads):
+                raise Malformed("scope states more uploads than entries have named")
+            result.append((name, tuple(sorted(uploads[:listed]))))
+            continue
         if not isinstance(listed, list):
             raise Malformed("scope does not map a partition to a list of cells")
         if not all(map(partition.has, listed)):

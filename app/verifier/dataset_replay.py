@@ -8,13 +8,24 @@ that of an erased dataset: its opening load counts as charged in every joint cel
 dataset, the opening load is compared with the largest load of that account.
 """
 
+import hashlib
+import json
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from app.verifier import amounts, canonical_json, json_fields, prices
 from app.verifier.canonical_json import Json
-from app.verifier.chain import Broken, Chain, Link, check_open, check_reason, check_repeated, check_stated_state
+from app.verifier.chain import (
+    Broken,
+    Chain,
+    Link,
+    check_open,
+    check_reason,
+    check_repeated,
+    check_stated_state,
+    is_of_first_form,
+)
 from app.verifier.checkpoints import Checkpoint
 from app.verifier.dataset_export import (
     BOUND_FIELDS,
@@ -31,6 +42,8 @@ from app.verifier.export_lines import Reading, check_logs
 from app.verifier.joint_cells import Balance, JointCells
 from app.verifier.largest_load import Largest
 
+STATE_FORM = 2
+"""The form of stated states; the first form has no number and lists the cells of every scope."""
 OPENING_LOAD_SEQUENCE = 2
 """The place of an opening load: it follows the opening."""
 OPENING_LOAD_LINE = OPENING_LOAD_SEQUENCE + 1
@@ -168,6 +181,9 @@ class Account:
         self._first_line = first_line
         self._partitions = {partition.name: partition for partition in header.partitions}
         self._deltas = JointCells(header.partitions)
+        self._uploads: tuple[str, ...] = ()
+        self._sources: dict[Scope, int] = {}
+        self._digests: dict[Scope, str] = {}
         self._continued: Continued | None = None
         self._opening_load = 0
         self._n_living = 0
@@ -179,8 +195,9 @@ class Account:
 
     def take(self, value: Json) -> None:
         """Checks one entry against the entries before it, and applies it."""
-        entry = read_entry(value, self._partitions, places=self.header.places)
+        entry = read_entry(value, self._partitions, places=self.header.places, uploads=self._uploads)
         self.chain.take(entry, value)
+        self._uploads += entry.uploads
         match entry.kind:
             case "open":
                 self._open(entry)
@@ -189,7 +206,7 @@ class Account:
             case "cap":
                 self._change_cap(entry)
             case "state":
-                check_stated_state(entry, self._state())
+                check_stated_state(entry, self._first_state() if is_of_first_form(entry.details) else self._state())
             case "reserve":
                 self._reserve(entry)
             case _:
@@ -227,16 +244,11 @@ class Account:
         """The joint cell with the largest charged δ, in steps of 10⁻¹⁸."""
         return self._deltas.tightest(()).at_most(self.header.delta_set_aside)
 
-    def _state(self) -> dict[str, Json]:
-        """The state after the entries up to the newest, as an entry of kind ``state`` states it."""
-        assert isinstance(self._first_line, dict), "read_header takes objects only"
-        facts = {name: self._first_line[name] for name in (*BOUND_FIELDS, SET_ASIDE) if name in self._first_line}
-        parts, text = [part for parts in self._reserved.values() for part in parts], self.header.text
-        reserved: Counter[Scope] = Counter()
-        for part in parts:
-            reserved[part.scope] += part.amount
+    def _first_state(self) -> dict[str, Json]:
+        """The state after the entries up to the newest, as earlier versions of the service stated it."""
+        text, reserved = self.header.text, self._reserved_amounts()
         return {
-            "facts": facts,
+            "facts": self._facts(),
             "cap": text(self.cap),
             "highest_cap": text(self.highest_cap),
             "totals": [
@@ -249,9 +261,55 @@ class Account:
                 for scope in {**self._charged, **reserved}
             ],
             "reservations": [
-                {"job_id": part.job_id, "scope": _as_json(part.scope), "amount": text(part.amount)} for part in parts
+                {"job_id": part.job_id, "scope": _as_json(part.scope), "amount": text(part.amount)}
+                for part in self._parts()
             ],
         }
+
+    def _state(self) -> dict[str, Json]:
+        """The state after the entries up to the newest, as an entry of kind ``state`` states it."""
+        text, reserved = self.header.text, self._reserved_amounts()
+        return {
+            "form": STATE_FORM,
+            "facts": hashlib.sha256(canonical_json.dumps(self._facts())).hexdigest(),
+            "cap": text(self.cap),
+            "highest_cap": text(self.highest_cap),
+            "uploads": list(self._uploads),
+            "totals": [
+                {
+                    "scope": self._digest(scope),
+                    "entry": self._sources[scope],
+                    "charged": text(self._charged[scope]),
+                    "reserved": text(reserved[scope]),
+                    "delta": amounts.from_steps(self._charged_delta[scope], amounts.DELTA_PLACES),
+                }
+                for scope in {**self._charged, **reserved}
+            ],
+            "reservations": [
+                {"job_id": part.job_id, "scope": self._digest(part.scope), "amount": text(part.amount)}
+                for part in self._parts()
+            ],
+        }
+
+    def _facts(self) -> dict[str, Json]:
+        assert isinstance(self._first_line, dict), "read_header takes objects only"
+        return {name: self._first_line[name] for name in (*BOUND_FIELDS, SET_ASIDE) if name in self._first_line}
+
+    def _parts(self) -> list[Entry]:
+        return [part for parts in self._reserved.values() for part in parts]
+
+    def _reserved_amounts(self) -> Counter[Scope]:
+        reserved: Counter[Scope] = Counter()
+        for part in self._parts():
+            reserved[part.scope] += part.amount
+        return reserved
+
+    def _digest(self, scope: Scope) -> str:
+        """The digest by which a state names a scope: of its JSON without white space, names and cells sorted."""
+        if scope not in self._digests:
+            text = json.dumps(_as_json(scope), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+            self._digests[scope] = hashlib.sha256(text.encode("utf-8")).hexdigest()
+        return self._digests[scope]
 
     def _open(self, entry: Entry) -> None:
         self.cap = self.highest_cap = entry.amount
@@ -275,6 +333,7 @@ class Account:
         self.cells.charge((), entry.amount)
         self._charge_delta((), continued.delta)
         self._charged[()], self._charged_delta[()] = entry.amount, continued.delta
+        self._sources[()] = entry.sequence
 
     def _change_cap(self, entry: Entry) -> None:
         check_reason(entry.details)
@@ -300,6 +359,7 @@ class Account:
             over, cap = self.header.text(tightest.load), self.header.text(self.cap)
             raise Broken(f"charged and reserved{where} are {over}, over the cap of {cap}")
         self._reserved[job_id] = (*others, entry)
+        self._sources[entry.scope] = entry.sequence
         self._n_living += 1
 
     def _charge_delta(self, scope: Scope, delta: int) -> None:

@@ -58,6 +58,7 @@ EXAMPLES: list[GrovekeeperError] = [
     errors.NeedsApproval("ds_x", "census", "pure", "epsilon", "2", what_fits=lambda: "0.7"),
     errors.Frozen("ds_x", "census"),
     errors.ErasureDue("ds_x", "census"),
+    errors.TooManyCells("ds_x", "census", 9),
     errors.NotWaiting(),
     errors.SameSubmitter(),
     errors.BalanceMismatch("ds_x", "totals"),
@@ -117,6 +118,7 @@ MEMBERS: dict[type[GrovekeeperError], dict[str, Any]] = {
     errors.NeedsApproval: _RULES_REFUSE,
     errors.Frozen: {"dataset": "ds_x", "dataset_name": "census"},
     errors.ErasureDue: {"dataset": "ds_x", "dataset_name": "census"},
+    errors.TooManyCells: {"dataset": "ds_x", "dataset_name": "census", "limit": 9},
     errors.TooLarge: {"limit": 10},
     errors.NotSupported: {"what": "a rule"},
     errors.BudgetExceeded: {

@@ -279,9 +279,9 @@ def test_an_account_weighs_the_cells_that_it_declares_and_those_of_its_scopes(in
     wide = [{"name": "c", "kind": "column", "column": "c", "feature": False, "cells": cells, "sizes": None}]
     state = chain.State("ds_a", facts={"partitions": wide})
     assert chain._size(state) - chain._size(chain.State("ds_a")) > 200 * 150
-    state._add({"c": tuple(cells)}, reserved=1)
+    state._add("digest", {"c": tuple(cells)}, reserved=1)
     assert chain._size(state) - chain._size(chain.State("ds_a")) > 2 * 200 * 150
-    state._add({"c": tuple(cells)}, reserved=-1)
+    state._add("digest", {"c": tuple(cells)}, reserved=-1)
     assert state.scopes_size == 0
     huge = dataclasses.replace(state, scopes_size=10**9)
     assert chain._size(huge) == limits.MAX_KEPT_STATE_BYTES // 2, "others stay beside it"
@@ -328,11 +328,12 @@ def test_a_process_that_starts_at_a_stated_state_has_the_state_of_all_entries(
         with long.database.read() as session:
             row = tables.account(session, "ds_a")
             now = chain.state_of(session, row)
+            assert now.bound >= now.budget.whole.load
             return [
                 *(statements.detail(session, account_id) for account_id in ("ds_a", "ds_c")),
                 statements.delta_balance(session, "ds_c", {}),
                 populations.of_population(session, "pop_a"),
-                (now.totals, now.scopes, now.reservations, now.facts, now.population_id, now.bound),
+                (now.totals, now.scopes, now.reservations, now.facts, now.population_id, now.bound, now.sources),
                 statements.printable_of_each(session, ["ds_a", "ds_b", "ds_c"]),
             ]
 

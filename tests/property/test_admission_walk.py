@@ -2,7 +2,8 @@
 
 An admission leaves a bound of the loads in memory, by which the next transaction decides without a look at any cell. So
 the walk commits each job as a request does, mixes charges, voids, smaller and larger caps, and processes that start
-with nothing in memory.
+with nothing in memory, at a state that an entry states. Partition ``c`` is by upload, so that scopes are ranges of
+uploads, lists of uploads, and parts of a range.
 """
 
 import random
@@ -12,17 +13,20 @@ from pathlib import Path
 
 import pytest
 
+from app.core import limits
 from app.core.errors import BudgetExceeded
 from app.db import migrate
 from app.ledger import accounts, chain, tables
 from app.ledger import reservations as ledger
 from app.ledger.reservations import NewReservation, reserve
-from app.privacy.partitions import HashPartition, Partitions, Scope
+from app.privacy.partitions import Cell, EpochPartition, HashPartition, Partitions, Scope
 from app.services.installation import Installation
+from app.verifier import dataset_replay
 from tests.support.crash_scene import EVENT, open_installation
+from tests.support.evidence import export
 
-SIZES = {"a": 4, "b": 4, "c": 4}
-CELLS = [dict(zip(SIZES, cell, strict=True)) for cell in product(*map(range, SIZES.values()))]
+DOMAINS: dict[str, tuple[Cell, ...]] = {"a": (0, 1, 2, 3), "b": (0, 1, 2, 3), "c": ("ep_m", "ep_k", "ep_x", "ep_a")}
+CELLS = [dict(zip(DOMAINS, cell, strict=True)) for cell in product(*DOMAINS.values())]
 N_STEPS = 700
 
 
@@ -36,22 +40,26 @@ def installation(tmp_path: Path) -> Iterator[Installation]:
 
 
 @pytest.mark.parametrize("walk", range(3))
-def test_a_walk_of_admissions_decides_as_brute_force(installation: Installation, walk: int) -> None:
+def test_a_walk_of_admissions_decides_as_brute_force(
+    installation: Installation, walk: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(chain, "STATE_EVERY", 8)
+    monkeypatch.setattr(limits, "MIN_RANGE_UPLOADS", 2)
     chance, account_id, cap = random.Random(walk), "ds_1", 100
     jobs: dict[str, tuple[int, Scope]] = {}  # that are reserved or charged
     waiting: list[str] = []
     n_admitted = n_refused = 0
 
-    def load(cell: dict[str, int]) -> int:
+    def load(cell: dict[str, Cell]) -> int:
         return sum(amount for amount, scope in jobs.values() if all(cell[name] in scope[name] for name in scope))
 
-    partitions = Partitions(tuple(HashPartition(name, size) for name, size in SIZES.items()))
+    partitions = Partitions((HashPartition("a", 4), HashPartition("b", 4), EpochPartition("c", "by day")))
     unit = {"column": None, "max_rows": 1}
     with installation.database.write() as session:
         new_account = accounts.NewAccount(account_id, account_id, "pure", "add_remove", cap, None, unit, partitions)
         accounts.open_account(session, new_account, actor="key_owner")
     for step in range(N_STEPS):
-        match chance.choices(["reserve", "charge", "void", "cap", "start"], [40, 4, 8, 1, 1])[0]:
+        match chance.choices(["reserve", "charge", "void", "cap", "start"], [40, 4, 8, 1, 4])[0]:
             case "reserve":
                 job_id, amount, scope = f"jb_{step}", chance.randint(1, 12), _scope(chance)
                 covered = [cell for cell in CELLS if all(cell[name] in scope[name] for name in scope)]
@@ -79,6 +87,12 @@ def test_a_walk_of_admissions_decides_as_brute_force(installation: Installation,
                 installation.database.kept.clear()  # as in a new process
                 assert _bound(installation, account_id) == bound, "a bound depends on the entries alone"
     assert min(n_admitted, n_refused) > N_STEPS // 10, "the walk is near the cap"
+    with installation.database.read() as session:
+        entries = tables.entries(session, account_id, after=0, limit=10 * N_STEPS)
+        assert {type(entry.scope["c"]) for entry in entries if "c" in entry.scope} == {int, list}
+        summary = dataset_replay.verify(export(session, account_id))
+    assert summary.kinds["state"] > N_STEPS // 16
+    assert summary.tightest.load == max(map(load, CELLS))
 
 
 def _bound(installation: Installation, account_id: str) -> int:
@@ -87,8 +101,11 @@ def _bound(installation: Installation, account_id: str) -> int:
 
 
 def _scope(chance: random.Random) -> Scope:
-    names = chance.sample(sorted(SIZES), chance.choices([0, 1, 2, 3], [1, 4, 4, 2])[0])
-    return {name: tuple(sorted(chance.sample(range(SIZES[name]), chance.randint(1, 2)))) for name in sorted(names)}
+    names = chance.sample(sorted(DOMAINS), chance.choices([0, 1, 2, 3], [1, 4, 4, 2])[0])
+    n_most = {"a": 2, "b": 2, "c": 4}
+    return {
+        name: tuple(sorted(chance.sample(DOMAINS[name], chance.randint(1, n_most[name])))) for name in sorted(names)
+    }
 
 
 def _admits(installation: Installation, reservation: NewReservation) -> bool:

@@ -112,8 +112,10 @@ def _use(server: Server, log: Path) -> None:
         _release(server, labs, visits)
         _spend_rho(server)
     told = {"url": "https://hooks.invalid/a", "events": ["job.queued", "budget.low"], "threshold": "0.1"}
-    webhook = _post(server, f"/datasets/{labs}/webhooks", **told)
-    _post(server, f"/datasets/{labs}/webhooks/{webhook['id']}/secret")
+    webhook = server.admin.http.post(f"/datasets/{labs}/webhooks", json=told)  # without an idempotency key
+    assert webhook.is_success, webhook.text
+    rotated = server.admin.http.post(f"/datasets/{labs}/webhooks/{webhook.json()['id']}/secret", json={})
+    assert rotated.is_success, rotated.text
     joined = server.admin.http.put(f"/datasets/{visits}/population", json={"population": "patients"})
     assert joined.is_success, joined.text
     _charge_outside(server, labs, epsilon="0.5")

@@ -110,7 +110,8 @@ def _environment() -> Environment:
         lstrip_blocks=True,
     )
     environment.filters |= {
-        name: getattr(words, name) for name in ("spent", "left", "cell", "sentence", "entry", "field_problem")
+        name: getattr(words, name)
+        for name in ("spent", "left", "cell", "covered", "sentence", "entry", "field_problem")
     }
     environment.filters |= {"percent": odds_words.percent, "minute": _minute}
     environment.globals |= {

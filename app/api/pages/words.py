@@ -36,6 +36,11 @@ def cell(scope: Mapping[str, Any]) -> str:
     return "; ".join(parts) or "the whole dataset"
 
 
+def covered(scope: Mapping[str, Any]) -> str:
+    """The scope of an entry in words; a number stands for the first uploads that entries of the ledger named."""
+    return cell({name: f"the first {cells}" if isinstance(cells, int) else cells for name, cells in scope.items()})
+
+
 def unit_of(column: str | None) -> str:
     """What a guarantee protects: a row, or a value of the unit column. A person spelt in two ways has two values."""
     return f"value of {column}" if column else "row"

@@ -50,7 +50,7 @@ def matching_entries(
             last, n_read = entry.sequence, n_read + 1
             if is_match(entry):
                 entries.append(entry)
-                weight += sum(map(len, entry.scope.values()))
+                weight += tables.n_listed(entry.scope)
             is_full = len(entries) == page.limit or weight >= limits.MAX_PAGE_WEIGHT
             if is_full or n_read == limits.MAX_SEARCHED_ENTRIES:
                 return entries, str(last) if following(last, 1) else None
@@ -264,8 +264,10 @@ def list_entries(
         def after(last: int, limit: int) -> list[Entry]:
             return statements.oldest_entries(session, account.id, after=last, limit=limit, chosen=chosen)
 
+        uploads = statements.named_uploads(session, account.id) if scope else ()
+
         def is_match(entry: Entry) -> bool:
-            return statements.overlaps(entry.scope, scope)
+            return statements.overlaps(tables.listed(entry.scope, uploads), scope)
 
         entries, following = matching_entries(after, is_match, page, batch_size=_batch_size(scope, page))
         jobs = charged_jobs(session, [entry.job_id for entry in entries])
@@ -287,16 +289,17 @@ def search_entries(
         scope = _scope(session, account, search)
         balance = statements.balance(session, account.id, scope) if scope else balance_of(session, account)
         cell, read = balance.tightest_cell, list[Entry]()
-        chosen = search.by_fields(session, principal, account)
+        chosen, uploads = search.by_fields(session, principal, account), statements.named_uploads(session, account.id)
 
         def before(last: int, limit: int) -> list[Entry]:
             return statements.newest_entries(session, account.id, before=last or None, limit=limit, chosen=chosen)
 
         def is_match(entry: Entry) -> bool:
             # What is read is kept as its effect on the cell, without the scope, which may be large.
-            amount = entry.amount if statements.covers(entry.scope, cell) else 0
+            entry_scope = tables.listed(entry.scope, uploads)
+            amount = entry.amount if statements.covers(entry_scope, cell) else 0
             read.append(replace(entry, amount=amount, scope={}, event=None))
-            return statements.overlaps(entry.scope, scope)
+            return statements.overlaps(entry_scope, scope)
 
         entries, following = matching_entries(before, is_match, page, batch_size=_batch_size(scope, page))
         jobs = charged_jobs(session, [entry.job_id for entry in entries])

@@ -8,7 +8,7 @@ from app.access import grants
 from app.access.grants import SEE_BALANCE, SEE_LEDGER, Principal
 from app.core import limits
 from app.core.errors import InvalidRequest
-from app.ledger import statements
+from app.ledger import statements, tables
 from app.ledger.statements import EntryFilter
 from app.ledger.tables import EntryKind
 from app.privacy.partitions import Cell
@@ -75,10 +75,10 @@ def list_charges(installation: Installation, principal: Principal, reference: st
         asked_by = {key: job.submitted_by for key, job in jobs.items()}
         keys = {asked_by.get(entry.job_id or "", entry.actor) for entry in entries}
         names = grants.names_of_keys(session, principal, dataset_id, keys)
-        charges = []
+        charges, uploads = [], statements.named_uploads(session, dataset_id)
         for entry in entries[:limit]:
             by, details = asked_by.get(entry.job_id or "", entry.actor), entry.details or {}
-            covers = statements.covers(entry.scope, balance.tightest_cell)
+            covers = statements.covers(tables.listed(entry.scope, uploads), balance.tightest_cell)
             charges.append(
                 Charge(
                     sequence=entry.sequence,

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from app.core import limits
+from app.ledger import tables
 from app.ledger.chain import State
 from app.privacy import joint_loads
 from app.privacy.partitions import ColumnPartition, EpochPartition, HashPartition, Partitions
@@ -101,7 +102,7 @@ def test_the_bound_of_all_admissions_is_that_of_the_service() -> None:
         state, cells = State("ds_1", facts={"partitions": DECLARED.to_json()}), JointCells(READ)
         for _ in range(chance.randint(1, 12)):
             scope, amount = _scope(chance, chance.randint(0, 3)), chance.randint(1, 9)
-            state._add(scope, reserved=amount)
+            state._add(tables.digest_of(scope), scope, reserved=amount)
             cells.reserve(tuple(scope.items()), amount)
         assert cells._everywhere + sum(cells._peaks.values()) == state.bound
 
