@@ -5,8 +5,9 @@ transaction and then reads the stored answer. A refusal rolls the row back, so t
 knows its answer before it writes anything stores it at once (:func:`put`).
 """
 
+import hashlib
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cache
 from typing import TypeAlias
@@ -46,17 +47,38 @@ class IdempotentRequest:
     """The identity of a request: principal, route, idempotency key, and SHA-256 of the canonical body.
 
     What is stored of an upload is a keyed digest.
+
+    Attributes:
+        hidden_by: the key itself where ``key`` is a digest of it, because the answer has a secret; see :func:`hiding`.
     """
 
     principal: str
     route: str
     key: str
     body_sha256: bytes
+    hidden_by: str | None = None
 
     @property
     def identity(self) -> Identity:
         """The fields that name the stored answer."""
         return (self.principal, self.route, self.key)
+
+
+def hiding(request: IdempotentRequest) -> IdempotentRequest:
+    """A request whose stored answer has a secret, which nobody can read who has not the request's random key.
+
+    What is stored is the exclusive or of the answer and a stream of the key, and of the key a digest.
+    """
+    digest = hashlib.sha256(request.key.encode("ascii")).hexdigest()
+    return replace(request, key=digest, hidden_by=request.key)
+
+
+def _hidden(body: bytes, request: IdempotentRequest) -> bytes:
+    """A body as it is stored, and the reverse."""
+    if request.hidden_by is None:
+        return body
+    stream = hashlib.shake_256(f"{request.route}\0{request.hidden_by}".encode()).digest(len(body))
+    return bytes(one ^ other for one, other in zip(body, stream, strict=True))
 
 
 def stored(session: Session, request: IdempotentRequest) -> Answer | None:
@@ -72,7 +94,7 @@ def answer_of(row: AnswerRow | None, request: IdempotentRequest) -> Answer | Non
         raise IdempotencyKeyReused
     if row.status == _IN_FLIGHT:
         raise IdempotencyInFlight
-    return Answer(row.status, row.body, row.location)
+    return Answer(row.status, _hidden(row.body, request), row.location)
 
 
 def answer_again(session: Session, request: IdempotentRequest) -> Answer:
@@ -96,7 +118,7 @@ def once(session: Session, request: IdempotentRequest | None, *, at: datetime, w
         return answer_again(session, request)
     answer = work()
     row = session.get_one(AnswerRow, request.identity)
-    row.status, row.location, row.body = answer.status, answer.location, answer.body
+    row.status, row.location, row.body = answer.status, answer.location, _hidden(answer.body, request)
     session.flush()
     return answer
 
@@ -113,7 +135,7 @@ def put(session: Session, request: IdempotentRequest, answer: Answer, *, at: dat
         "request_sha256": request.body_sha256,
         "status": answer.status,
         "location": answer.location,
-        "body": answer.body,
+        "body": _hidden(answer.body, request),
         "answered_at": at,
     }
     return session.execute(_insertion(dialect_of_session(session)), row).first() is not None

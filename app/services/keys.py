@@ -8,6 +8,7 @@ from sqlalchemy.orm import Session
 
 from app.access import grants, keys
 from app.access.grants import MANAGE_DATASET, SEE_DATASET, SEE_GRANTS, Principal, Role
+from app.access.idempotency import Answer, IdempotentRequest, once
 from app.access.keys import NewKey, NotAKey
 from app.access.tables import GrantRow, KeyRow
 from app.core import limits, stamps
@@ -26,8 +27,10 @@ from app.wire.datasets import GrantList, GrantOut, ListedGrant
 from app.wire.keys import KeyCreated, KeyIn, KeyList, KeyOut, RotationIn
 
 
-def create_key(installation: Installation, principal: Principal, body: KeyIn) -> KeyCreated:
-    """Makes a key. Only this answer shows the secret.
+def create_key(
+    installation: Installation, principal: Principal, body: KeyIn, *, request: IdempotentRequest | None = None
+) -> KeyCreated:
+    """Makes a key. Only this answer shows the secret, and the answer to a form that is sent again.
 
     Raises:
         InvalidRequest: the key would expire in the past, or too late.
@@ -36,14 +39,25 @@ def create_key(installation: Installation, principal: Principal, body: KeyIn) ->
     with write_as(installation, principal) as (session, principal):
         principal.require(Role.ADMIN)
         at = installation.database.now(session)
-        _check_expiry(body.expires_at, at=at)
-        new_key = keys.create(session, name=body.name, roles=roles, at=at, expires_at=body.expires_at)
-        row = keys.find(session, new_key.id)
-        _record_made(session, row, actor=principal.key_id)
-        return _key_created(row, new_key)
+
+        def work() -> Answer:
+            _check_expiry(body.expires_at, at=at)
+            new_key = keys.create(session, name=body.name, roles=roles, at=at, expires_at=body.expires_at)
+            row = keys.find(session, new_key.id)
+            _record_made(session, row, actor=principal.key_id)
+            return _key_created(row, new_key)
+
+        return KeyCreated.model_validate_json(once(session, request, at=at, work=work).body)
 
 
-def rotate_key(installation: Installation, principal: Principal, key_id: str, body: RotationIn) -> KeyCreated:
+def rotate_key(
+    installation: Installation,
+    principal: Principal,
+    key_id: str,
+    body: RotationIn,
+    *,
+    request: IdempotentRequest | None = None,
+) -> KeyCreated:
     """Replaces a key's secret, which only this answer shows. Requests with the earlier secret have no effect from here.
 
     The id stays, and with it grants, jobs and stored answers: a request that is repeated with the present secret
@@ -60,11 +74,15 @@ def rotate_key(installation: Installation, principal: Principal, key_id: str, bo
         if row.revoked_at is not None or row.issuer is not None:
             raise NotFound("key")
         at = installation.database.now(session)
-        row.expires_at = body.expires_at or row.expires_at
-        _check_expiry(row.expires_at, at=at)
-        rotated = keys.rotate(row, at=at)
-        control.record(session, EntryKind.KEY_ROTATED, actor=principal.key_id, key=key_id, **_expiry(row))
-        return _key_created(row, rotated)
+
+        def work() -> Answer:
+            row.expires_at = body.expires_at or row.expires_at
+            _check_expiry(row.expires_at, at=at)
+            rotated = keys.rotate(row, at=at)
+            control.record(session, EntryKind.KEY_ROTATED, actor=principal.key_id, key=key_id, **_expiry(row))
+            return _key_created(row, rotated)
+
+        return KeyCreated.model_validate_json(once(session, request, at=at, work=work).body)
 
 
 def end_sessions(installation: Installation, principal: Principal) -> None:
@@ -215,10 +233,9 @@ def _register_configured(database: Database, session: Session, configured: str) 
         raise InstallationError("the id of the configured admin key belongs to a key with another secret")
 
 
-def _key_created(row: KeyRow, shown: NewKey) -> KeyCreated:
-    return KeyCreated(
-        id=row.id, name=row.name, key=shown.text, roles=row.roles, expires_at=stamps.text_or_none(row.expires_at)
-    )
+def _key_created(row: KeyRow, shown: NewKey) -> Answer:
+    expires_at = stamps.text_or_none(row.expires_at)
+    return Answer.of(201, KeyCreated(id=row.id, name=row.name, key=shown.text, roles=row.roles, expires_at=expires_at))
 
 
 def _key_out(row: KeyRow) -> KeyOut:

@@ -7,8 +7,10 @@ from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
+from sqlalchemy import select
 
-from app.access.idempotency import Answer, IdempotentRequest, once, stored
+from app.access.idempotency import Answer, IdempotentRequest, hiding, once, stored
+from app.access.tables import AnswerRow
 from app.core.errors import BudgetExceeded, IdempotencyKeyReused, InvalidRequest
 from app.services.datasets.erase import delete_dataset
 from app.services.jobs import show_jobs
@@ -37,6 +39,25 @@ def test_the_second_request_gets_the_first_ones_bytes_without_its_work(scene: Sc
             assert once(session, REQUEST, at=AT, work=work) == ANSWER
     with scene.installation.database.read() as session:
         assert stored(session, REQUEST) == ANSWER
+
+
+def test_a_secret_in_a_stored_answer_is_read_by_the_key_of_its_request_alone(scene: Scene) -> None:
+    """The database has neither the key of the request nor anything from which the secret follows."""
+    sent = replace(REQUEST, key="a-random-value-of-a-form")
+    secret = Answer(201, b'{"key": "key_1.SECRET"}')
+    for work in (lambda: secret, _must_not_run):
+        with scene.installation.database.write() as session:
+            assert once(session, hiding(sent), at=AT, work=work) == secret
+    with scene.installation.database.read() as session:
+        [row] = session.scalars(select(AnswerRow).where(AnswerRow.route == sent.route))
+        kept = f"{row.principal} {row.route} {row.idempotency_key} {row.location}".encode() + row.body
+    assert b"SECRET" not in kept
+    assert sent.key.encode() not in kept
+    elsewhere = replace(sent, route="POST /other")
+    with scene.installation.database.write() as session:
+        once(session, hiding(elsewhere), at=AT, work=lambda: secret)
+        bodies = session.scalars(select(AnswerRow.body)).all()
+    assert len(set(bodies)) == 2, "the forms of a page have one value, and no two answers one stream"
 
 
 def test_the_same_key_with_another_body_is_refused(scene: Scene) -> None:

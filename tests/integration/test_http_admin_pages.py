@@ -96,6 +96,33 @@ def test_a_key_is_issued_rotated_and_revoked_by_form(idle_server: Server) -> Non
         assert secret.partition(".")[2] not in pages, "no later page shows a secret"
 
 
+def _once(page: httpx.Response, action: str) -> dict[str, str]:
+    """The hidden field that makes a form that is sent twice one request."""
+    matched = re.search(
+        rf'action="{action}(?:#\w+)?"[^>]*>\s*<input type="hidden" name="once" value="([^"]+)">', page.text
+    )
+    assert matched is not None, page.text
+    return {"once": matched[1]}
+
+
+def test_a_form_that_is_sent_twice_makes_one_key_and_shows_its_secret_twice(idle_server: Server) -> None:
+    """A browser shows the answer to the second of two clicks, and reloads an answer by sending its form again."""
+    browser, name = signed_in(idle_server, idle_server.admin), f"twice {secrets.token_hex(8)}"
+    form = {"name": name} | _once(browser.get("/ui/admin/keys"), "/ui/admin/keys")
+    first, again = (_secret(browser.post("/ui/admin/keys", data=form)) for _ in range(2))
+    assert first == again
+    assert len(re.findall(rf'<th scope="row">{name} ', browser.get("/ui/admin/keys", params={"name": name}).text)) == 1
+    other = browser.post("/ui/admin/keys", data=form | {"name": f"{name} b"})
+    assert other.status_code == 422, "another form is not answered by a stored answer"
+    path = f"/ui/admin/keys/{first.partition('.')[0]}/rotate"
+    rotation = {"expires_at": ""} | _once(browser.get("/ui/admin/keys", params={"name": name}), path)
+    second, again = (_secret(browser.post(path, data=rotation)) for _ in range(2))
+    assert second == again != first
+    assert idle_server.client(second).get("/datasets").status_code == 200
+    kinds = [act["kind"] for act in _acts_of(idle_server, "key", first.partition(".")[0])]
+    assert kinds == ["key-made", "key-rotated"]
+
+
 def test_the_page_that_revokes_a_key_names_the_datasets_that_will_have_no_owner(idle_server: Server) -> None:
     owner, browser = idle_server.caller("owner"), signed_in(idle_server, idle_server.admin)
     alone, shared = (
@@ -185,6 +212,19 @@ def test_populations_are_opened_and_listed(idle_server: Server) -> None:
     assert "needs a δ" in no_delta.text
     assert signed_in(idle_server, idle_server.caller("auditor")).get("/ui/populations").status_code == 200
     assert signed_in(idle_server, idle_server.caller()).get("/ui/populations").status_code == 403
+
+
+def test_a_cap_and_a_population_whose_form_is_sent_twice_are_changed_and_opened_once(idle_server: Server) -> None:
+    browser, dataset = signed_in(idle_server, idle_server.admin), idle_server.declared()["id"]
+    name = f"people-{secrets.token_hex(4)}"
+    cap, population = {"cap": "1", "reason": "less"}, {"name": name, "accountant": "pure", "epsilon": "2"}
+    for page, action, form in (
+        (f"/ui/ledger/{dataset}", f"/ui/ledger/{dataset}/cap", cap),
+        ("/ui/populations", "/ui/populations", population),
+    ):
+        sent = form | _once(browser.get(page), action)
+        assert [browser.post(action, data=sent).status_code for _ in range(2)] == [303, 303]
+    assert [act["kind"] for act in _acts_of(idle_server, "account", dataset)] == ["cap-changed"]
 
 
 def test_a_cap_is_lowered_by_its_owner_and_raised_by_an_admin(idle_server: Server) -> None:

@@ -12,7 +12,7 @@ from pydantic import BaseModel
 
 from app.access.grants import Role
 from app.api.capacity import Work
-from app.api.pages.forms import Form, checked, submitted, utc
+from app.api.pages.forms import Form, checked, identity, submitted, utc
 from app.api.pages.rendering import Visitor, as_file
 from app.api.pages.words import act_in_words
 from app.api.requests import BodyRoute, KeptHeads, Page, limited
@@ -72,7 +72,8 @@ async def create_key(visit: Visitor) -> Response:
             "roles": [role for role in _ROLES if form.get(f"role.{role}") == "yes"],
             "expires_at": utc(form.get("expires_at", "")),
         }
-        return visit.page("key_created", key=keys.create_key(*visit.by, checked(KeyIn, body)))
+        made = keys.create_key(*visit.by, checked(KeyIn, body), request=identity(visit, form, shows_secret=True))
+        return visit.page("key_created", key=made)
 
     return await submitted(visit, act, lambda refused: list_keys(refused, PageRequest()))
 
@@ -83,7 +84,8 @@ async def rotate_key(visit: Visitor, key_id: str) -> Response:
 
     def act(form: Form) -> Response:
         body = checked(RotationIn, {"expires_at": utc(form.get("expires_at", ""))})
-        return visit.page("key_created", key=keys.rotate_key(*visit.by, key_id, body))
+        rotated = keys.rotate_key(*visit.by, key_id, body, request=identity(visit, form, shows_secret=True))
+        return visit.page("key_created", key=rotated)
 
     return await submitted(visit, act, lambda refused: list_keys(refused, PageRequest()))
 

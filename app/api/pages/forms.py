@@ -13,7 +13,7 @@ from fastapi import Request, Response
 from fastapi.responses import RedirectResponse
 from pydantic import BaseModel, ValidationError
 
-from app.access.idempotency import IdempotentRequest
+from app.access.idempotency import IdempotentRequest, hiding
 from app.api import problems
 from app.api.authentication import require_same_origin
 from app.api.capacity import Work, capacities, is_administration
@@ -74,12 +74,13 @@ async def submitted(visit: Visit, act: Callable[[Form], str | Response], page: C
     return await capacities(visit.request).run(work, run)
 
 
-def identity(visit: Visit, form: Form) -> IdempotentRequest | None:
+def identity(visit: Visit, form: Form, *, shows_secret: bool = False) -> IdempotentRequest | None:
     """The identity of a form by its hidden field ``once``, which makes a form that is sent twice one request."""
     once = checked_key(visit.request, form.get("once") or None)
     if once is None:
         return None
-    return IdempotentRequest(visit.caller.key_id, route_of(visit.request), once, json_text.digest(dict(form)))
+    request = IdempotentRequest(visit.caller.key_id, route_of(visit.request), once, json_text.digest(dict(form)))
+    return hiding(request) if shows_secret else request
 
 
 def utc(text: str) -> str | None:

@@ -11,7 +11,7 @@ from fastapi.responses import PlainTextResponse
 from pydantic import BaseModel, Field
 
 from app.api.capacity import Work
-from app.api.pages.forms import Form, checked, submitted
+from app.api.pages.forms import Form, checked, identity, submitted
 from app.api.pages.rendering import Visit, Visitor, as_file, if_permitted
 from app.api.pages.words import unit_of
 from app.api.requests import BodyRoute, KeptHeads, Page, limited
@@ -98,7 +98,7 @@ async def change_cap(visit: Visitor, account: str) -> Response:
 
     def act(form: Form) -> str:
         body = checked(CapIn, {name: form.get(name, "").strip() for name in ("cap", "reason")})
-        balances.change_cap(*visit.by, account, body, request=None)
+        balances.change_cap(*visit.by, account, body, request=identity(visit, form))
         return f"/ui/ledger/{account}"
 
     return await submitted(visit, act, lambda refused: show_account(refused, account, PageRequest(), SearchFields()))
@@ -198,7 +198,7 @@ async def open_population(visit: Visitor) -> Response:
         given = {name: form.get(name, "").strip() for name in ("accountant", "epsilon", "delta")}
         budget = {name: text for name, text in given.items() if text}
         body = checked(PopulationIn, {"name": form.get("name", "").strip(), "budget": budget})
-        populations.open_population(*visit.by, body, request=None)
+        populations.open_population(*visit.by, body, request=identity(visit, form))
         return "/ui/populations"
 
     return await submitted(visit, act, lambda refused: list_populations(refused, PageRequest()))
