@@ -13,8 +13,9 @@ import ast
 import builtins
 import copy
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeVar
 
@@ -41,8 +42,8 @@ WHOLE: Final = (
 )
 """Modules (or beginnings of their names) whose functions all decide about scales, charges or which rows are read."""
 
-READS_ROWS: Final = ("app.datasets.private_rows", "app.forests.remote", "app.services.releases.")
-"""Modules that read rows, and must read every row however many there are."""
+READS_ROWS: Final = ("app.datasets.private_rows",)
+"""Modules that read stored rows, and must read every row however many there are."""
 
 MOST_ROWS: Final = 2**21
 """Rows after which a careless reader stops."""
@@ -136,6 +137,11 @@ def mutants_of(module: str) -> list[Mutant]:
             key = key if seen[key] == 1 else f"{key} #{seen[key]}"
             mutants.append(Mutant(module, scope, key, Change(places[node], source)))
     return mutants
+
+
+def first(members: Any, default: object = None) -> Any:
+    """The first value of a mapping, or member of a sequence: what is read by position in the place of a name."""
+    return next(iter(members.values() if isinstance(members, Mapping) else members), default)
 
 
 def until_many_rows(items: Iterable[Any]) -> Iterator[Any]:
@@ -406,6 +412,8 @@ def _with(call: ast.Call, place: int | str, source: str) -> str:
 
 
 KEY, ITEM, LOOP, FILTER = "part of a key", "part of a tuple that is passed", "iteration", "condition of a comprehension"
+_FIRST: Final = "__import__('tests.privacy.mutations', fromlist=['x']).first"
+_UNTIL_MANY_ROWS: Final = "__import__('tests.privacy.mutations', fromlist=['x']).until_many_rows"
 _LOOKUPS: Final = {"get", "pop", "setdefault", "add", "discard"}
 _CLAUSES: Final = {"where", "filter", "order_by", "group_by"}
 _CHECKS: Final = ("require", "_require", "check", "_check", "verify", "_verify")
@@ -458,7 +466,7 @@ def _omissions(node: ast.AST, roles: set[str], *, reads_rows: bool) -> Iterator[
     if LOOP in roles:
         yield f"[*{text}][:-1]"
         if reads_rows:
-            yield f"__import__('tests.privacy.mutations', fromlist=['x']).until_many_rows({text})"
+            yield f"{_UNTIL_MANY_ROWS}({text})"
     match node:
         case ast.Tuple(members, ast.Load()) if len(members) > 1 and not any(isinstance(m, ast.Slice) for m in members):
             yield from _parts_of_key(members, roles)
@@ -476,7 +484,7 @@ def _omissions(node: ast.AST, roles: set[str], *, reads_rows: bool) -> Iterator[
         case ast.Expr(ast.Call() as call) if _name(call.func).startswith(_CHECKS):
             yield "pass"
         case ast.Subscript(value, ast.Name() | ast.Attribute(), ast.Load()) if _is_object(value):
-            yield f"next(iter({ast.unparse(value)}.values()))"
+            yield f"{_FIRST}({ast.unparse(value)})"
         case ast.Attribute(attr=attribute, ctx=ast.Load()) if reads_rows and attribute in _SIZES:
             yield f"min({text}, {MOST_ROWS})"
         case ast.Name(id=name, ctx=ast.Load()) if reads_rows and name in _SIZES:
@@ -515,7 +523,7 @@ def _calls_with_less(call: ast.Call, *, reads_rows: bool) -> Iterator[str]:
         yield f"min({ast.unparse(call)}, {MOST_ROWS})"
     elif name == "get" and is_method and call.args:
         default = ast.unparse(call.args[1]) if len(call.args) > 1 else "None"
-        yield f"next(iter({ast.unparse(function.value)}.values()), {default})"  # type: ignore[attr-defined]
+        yield f"{_FIRST}({ast.unparse(function.value)}, {default})"  # type: ignore[attr-defined]
     elif name in _CLAUSES and is_method:
         for index in range(len(call.args)):
             fewer = ast.Call(function, _without(call.args, index), call.keywords)
@@ -524,11 +532,41 @@ def _calls_with_less(call: ast.Call, *, reads_rows: bool) -> Iterator[str]:
         return
     if is_method and ast.unparse(function).startswith("_log."):
         return
-    if len(call.args) > 1 and not isinstance(call.args[-1], ast.Starred):
+    fewest, without_default = _signatures().get(name, (0, set()))
+    if fewest < len(call.args) > 1 and not isinstance(call.args[-1], ast.Starred):
         yield ast.unparse(ast.Call(function, call.args[:-1], call.keywords))
     for index, keyword in enumerate(call.keywords):
-        if keyword.arg is not None:
+        if keyword.arg is not None and keyword.arg not in without_default:
             yield ast.unparse(ast.Call(function, call.args, _without(call.keywords, index)))
+
+
+@cache
+def _signatures() -> dict[str, tuple[int, set[str]]]:
+    """For each name of a function or class of the application: the fewest arguments by position, what has no default.
+
+    Of several that share a name, and of a class without an initialiser of its own, the arguments that all of them need.
+    """
+    signatures = dict[str, tuple[int, set[str]]]()
+    for path in sorted((ROOT / "app").rglob("*.py")):
+        for name, fewest, needed in _needed_arguments(ast.parse(path.read_text())):
+            others = signatures.get(name, (fewest, needed))
+            signatures[name] = min(fewest, others[0]), needed & others[1]
+    return signatures
+
+
+def _needed_arguments(tree: ast.Module) -> Iterator[tuple[str, int, set[str]]]:
+    for node in ast.walk(tree):
+        if isinstance(node, _Function):
+            names = [argument.arg for argument in [*node.args.posonlyargs, *node.args.args]]
+            names = names[1:] if names[:1] in (["self"], ["cls"]) else names
+            by_position = names[: len(names) - len(node.args.defaults)]
+            pairs = zip(node.args.kwonlyargs, node.args.kw_defaults, strict=True)
+            yield node.name, len(by_position), {*by_position, *(name.arg for name, value in pairs if value is None)}
+        elif isinstance(node, ast.ClassDef):
+            members = [member for member in node.body if isinstance(member, ast.AnnAssign)]
+            fields = [ast.unparse(member.target) for member in members if member.value is None]
+            has_bases = any(ast.unparse(base) not in {"NamedTuple", "Protocol"} for base in node.bases)
+            yield node.name, 0 if has_bases else len(fields), set(fields)
 
 
 def _renamed(call: ast.Call, name: str) -> str:

@@ -82,8 +82,8 @@ OMISSIONS = {
     "the second of two bounds": ("def f(a, b): return min(a, b)", "a"),
     "an argument for its default": ("def f(a, b): return g(a, scope=b)", "g(a)"),
     "the last argument for its default": ("def f(a, b): return g(a, b)", "g(a)"),
-    "a name, so that the first is read": ("def f(d, name): return d[name]", "next(iter(d.values()))"),
-    "a name, so that the first of some is read": ("def f(d, n): return d.get(n, 0)", "next(iter(d.values()), 0)"),
+    "a name, so that the first is read": ("def f(d, name): return d[name]", f"{mutations._FIRST}(d)"),
+    "a name, so that the first of some is read": ("def f(d, n): return d.get(n, 0)", f"{mutations._FIRST}(d, 0)"),
     "a condition of what is read": ("def f(s): return [a for a in s if a.ok]", "True"),
     "a condition of a query": ("def f(q, a, b): return q.where(a, b)", "q.where(b)"),
     "the only condition of a query": ("def f(q, a): return q.where(a)", "q"),
@@ -95,7 +95,7 @@ OMISSIONS = {
     "rows after many": ("def f(n_rows): return g(n_rows)", "min(n_rows, 2097152)"),
     "a table after many": (
         "def f(s):\n for a in s: g(a)",
-        "__import__('tests.privacy.mutations', fromlist=['x']).until_many_rows(s)",
+        f"{mutations._UNTIL_MANY_ROWS}(s)",
     ),
 }
 
@@ -114,6 +114,23 @@ def test_what_belongs_together_is_left_out_part_by_part(
     assert expected in [mutant.change.source for mutant in made]
     for mutant in made:
         compile(tree_of(mutant), "app.tiny", "exec")
+
+
+def test_an_argument_without_a_default_is_not_left_out(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Its absence would fail every test."""
+    source = "def g(a, b=1, *, c, d=2): ...\ndef f(a, b): return g(a, b, c=a, d=b)"
+    monkeypatch.setattr(mutations, "WHOLE", ("app.tiny",))
+    monkeypatch.setattr(mutations, "ROOT", tmp_path)
+    (tmp_path / "app").mkdir()
+    (tmp_path / "app" / "tiny.py").write_text(source)
+    mutations._signatures.cache_clear()
+    made = [mutant.change.source for mutant in mutants_of("app.tiny")]
+    mutations._signatures.cache_clear()
+    assert made == ["g(b, a, c=a, d=b)", "g(a, c=a, d=b)", "g(a, b, c=a)"]
+
+
+def test_what_is_read_by_position_is_the_first() -> None:
+    assert mutations.first({"b": 1, "a": 2}) == mutations.first([1, 2]) == mutations.first({}, 1) == 1
 
 
 def test_a_reader_that_stops_after_many_rows_reads_few_rows_whole() -> None:
