@@ -39,6 +39,7 @@ PUBLIC_FIELDS = (
     "model_id",
     "key_id",
     "worker_id",
+    "dask_workers",
     "process_id",
     "exit_code",
     "signal",

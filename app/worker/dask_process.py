@@ -14,7 +14,7 @@ import os
 import signal
 import sys
 import tempfile
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -29,7 +29,8 @@ from app.core.logging import configure
 from app.core.memory import forbid_core_dumps, return_large_blocks
 from app.core.settings import PREFIX
 from app.services.releases import shard_tasks
-from app.services.releases.dask_fleet import security_of, wait_for_worker
+from app.services.releases.dask_fleet import WorkerUnfit, require_workers, security_of
+from app.worker.child import load_modules
 
 _LOOK_S = 0.5
 _log = logging.getLogger(__name__)
@@ -43,11 +44,12 @@ class QuietScheduler(Scheduler):
 
 
 class QuietWorker(Worker):
-    """A worker without a page, which keeps its memory out of files."""
+    """A worker without a page, which keeps its memory out of files and has loaded its code before it gets a task."""
 
     def __init__(self, *args: Any, **named: Any) -> None:
         forbid_core_dumps()
         return_large_blocks()
+        load_modules()
         super().__init__(*args, **named)
 
     def start_http_server(self, *_args: object, **_named: object) -> None:
@@ -125,10 +127,12 @@ async def run_worker(cluster: DaskCluster, *, host: str | None, memory_limit: st
             return await _until_stopped(nanny, lambda: _has_rows(nanny))
 
 
-def has_worker(cluster: DaskCluster) -> bool:
-    """Waits for a worker of a cluster, as the child of a job sees it; the log says why there is none."""
+def has_workers(cluster: DaskCluster, files: Iterable[str]) -> bool:
+    """Waits for workers that can read files, as the child of a job sees them; the log says why there are none."""
     try:
-        wait_for_worker(cluster)
+        require_workers(cluster, files)
+    except WorkerUnfit:
+        return False
     except Exception:  # noqa: BLE001  (Dask raises more than its own errors; this process has read no task)
         _log.exception("the scheduler of the Dask cluster cannot be reached")
         return False
@@ -177,17 +181,18 @@ def main(kind: str, options: dict[str, Any]) -> int:
 
     Args:
         kind: ``scheduler``, ``worker`` or ``look``.
-        options: the cluster in JSON form, and of a worker what :func:`run_worker` takes.
+        options: the cluster in JSON form, and of a worker what :func:`run_worker` takes. A look reads the files of rows
+            from standard input.
 
     Returns:
-        The exit code: 0 after a signal, or when a worker was seen; 1 if the scheduler is gone or cannot be reached.
+        The exit code: 0 after a signal, or when workers were seen; 1 if the scheduler is gone or cannot be reached.
     """
     configure("INFO")
     forbid_core_dumps()
     dask.config.set(CONFIG)
     cluster = DaskCluster.from_json(options["cluster"])
     if kind == "look":
-        return 0 if has_worker(cluster) else 1
+        return 0 if has_workers(cluster, json.load(sys.stdin)) else 1
     if kind == "scheduler":
         was_stopped = asyncio.run(run_scheduler(cluster))
     else:

@@ -32,7 +32,7 @@ from app.core.processes import TERMINAL_SIGNALS, Stop, scrubbed_environment
 from app.jobs.states import PREPARING, EndReason
 from app.services.execution.lease import Lease, Stopped
 from app.services.execution.run_job import CodeNotLoaded, JobFailed
-from app.services.jobs.task import JobTask
+from app.services.jobs.task import JobTask, Needs
 
 WAIT_S: Final = 600.0
 """Longest time that a child waits for a job."""
@@ -179,19 +179,17 @@ def _new_child() -> "subprocess.Popen[bytes]":
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def _reach(cluster: DaskCluster, look: Callable[[], None]) -> None:
-    """Waits until a process with the code and the certificate of a job's child has seen a worker of a cluster.
+def _reach(cluster: DaskCluster, files: tuple[str, ...], look: Callable[[], None]) -> None:
+    """Waits until a process with the code and the certificate of a job's child has seen the workers of a cluster.
 
-    The libraries of a cluster take memory and threads, so they are not loaded here.
+    Each worker has to say that it is of this version and can read the files. The libraries of a cluster take memory and
+    threads, so they are not loaded here.
     """
-    process = subprocess.Popen(
-        [sys.executable, "-m", "app.worker.dask_process", "look", json.dumps({"cluster": cluster.to_json()})],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        cwd="/",
-        env=scrubbed_environment(),
-    )
+    process = _begin_to_look(cluster)
     try:
+        assert process.stdin is not None
+        with contextlib.suppress(BrokenPipeError), process.stdin:
+            process.stdin.write(json.dumps(files).encode())
         until = time.monotonic() + limits.CLUSTER_LOOK_S
         while process.poll() is None and time.monotonic() < until:
             look()
@@ -200,8 +198,23 @@ def _reach(cluster: DaskCluster, look: Callable[[], None]) -> None:
     finally:
         end_child(process)
     if process.returncode != 0:
-        _log.error("a job waits, uncharged: the Dask cluster cannot be reached or has no worker")
-        raise Unavailable("the Dask cluster cannot be reached")
+        _log.error(
+            "a job waits, uncharged: the Dask cluster cannot be reached or has no worker, or one cannot read the rows"
+        )
+        raise Unavailable("the Dask cluster cannot be used")
+
+
+def _begin_to_look(cluster: DaskCluster) -> "subprocess.Popen[bytes]":
+    try:
+        return subprocess.Popen(
+            [sys.executable, "-m", "app.worker.dask_process", "look", json.dumps({"cluster": cluster.to_json()})],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            cwd="/",
+            env=scrubbed_environment(),
+        )
+    except OSError:  # a limit of processes, or of memory
+        raise Unavailable("this machine starts no further process") from None
 
 
 CHILDREN: Final = Children()
@@ -225,12 +238,12 @@ class Supervisor:
         self._shown_trees = 0
         self._next_shown_at = released_at(now(), self._interval_s)
 
-    def load(self, lease: Lease, cluster: DaskCluster | None) -> None:
-        """Waits until the child of the job has loaded its code, shown as preparing, and sees the cluster of the job.
+    def load(self, lease: Lease, needs: Needs) -> None:
+        """Waits until the child of the job has loaded its code, shown as preparing, and looks at what the job needs.
 
         Raises:
             CodeNotLoaded: this machine cannot run jobs now.
-            Unavailable: the cluster cannot be reached, or has no worker.
+            Unavailable: the cluster cannot be reached or has no worker, or a worker cannot read the rows.
             LeaseLost: the job was cancelled, or another worker has it.
             Stopped: this process was asked to stop.
         """
@@ -245,8 +258,8 @@ class Supervisor:
             look()
 
         CHILDREN.load(look_at_preparation)
-        if cluster is not None:
-            _reach(cluster, look)
+        if needs.cluster is not None:
+            _reach(needs.cluster, needs.files, look)
 
     def run(self, task: JobTask, lease: Lease) -> None:
         """Runs the child to its end and waits for the next public time; its output is then in the task's folder.

@@ -1,6 +1,7 @@
 """A job whose rows a Dask cluster reads is charged only when this machine sees a worker of the cluster."""
 
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,13 +10,18 @@ import pytest
 from app.core import limits
 from app.core.errors import Unavailable
 from app.core.processes import Stop
+from app.core.sealed_files import StorageKeys
+from app.core.settings import Settings
+from app.datasets import row_files
 from app.services.execution import run_job
 from app.services.execution.lease import Lease
 from app.services.execution.run_job import JobFailed
 from app.services.installation import Installation
 from app.services.jobs.task import JobTask
+from app.services.releases import dask_fleet
+from app.services.releases.dask_fleet import WorkerUnfit
 from app.worker import supervise
-from tests.support.crash_scene import Scene
+from tests.support.crash_scene import Scene, open_with
 from tests.support.dask_cluster import dask_cluster
 from tests.support.databases import on_one_database
 from tests.support.job_kinds import claimed, must_not_run
@@ -43,7 +49,7 @@ def run(installation: Installation, work: Callable[[JobTask, Lease], None]) -> N
 
 def test_a_scheduler_that_cannot_be_reached_costs_nothing(scene: Scene, caplog: pytest.LogCaptureFixture) -> None:
     job_id = scene.submit_job(key="k")
-    with pytest.raises(Unavailable, match="the Dask cluster cannot be reached"):
+    with pytest.raises(Unavailable, match="the Dask cluster cannot be used"):
         run(with_cluster(scene, f"tcp://127.0.0.1:{free_port()}"), must_not_run)
     assert scene.end(job_id) == ("running", None, ["reserve"])
     assert "a job waits, uncharged: the Dask cluster cannot be reached or has no worker" in caplog.text
@@ -71,3 +77,41 @@ def test_a_job_is_charged_when_the_cluster_has_a_worker(
         ("failed", "failed", ["reserve", "charge"]),
     ]
     assert began == jobs[1:]
+
+
+def test_a_worker_that_cannot_read_the_rows_or_is_of_another_version_costs_nothing(
+    database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The first worker was started without the address of the store."""
+    store = {"GROVEKEEPER_STORE": f"file://{tmp_path / 'bucket'}"}
+    settings = Settings(
+        home=tmp_path / "home",
+        database_url=database_url,
+        store=store["GROVEKEEPER_STORE"],
+        storage_key=StorageKeys.new_text(),
+    )
+
+    def begin(_: JobTask, __: Lease) -> None:
+        raise JobFailed
+
+    with closing(open_with(settings)) as opened, dask_cluster(tmp_path, n_workers=1) as cluster:
+        scene = Scene.declared(opened)
+        jobs, installation = [scene.submit_job(key=key) for key in "ab"], with_cluster(scene, cluster.address.scheduler)
+        with pytest.raises(Unavailable):
+            run(installation, must_not_run)
+        assert "or one cannot read the rows" in caplog.text
+        assert "this Dask worker cannot read the rows of a job" in cluster.log()
+        cluster.workers[0].terminate()
+        cluster.workers[0].wait()
+        cluster.settings |= store
+        cluster.add_worker()
+        run(installation, begin)
+        assert [scene.end(job)[2] for job in jobs] == [["reserve"], ["reserve", "charge"]]
+
+        names = [row_files.rows_name(scene.dataset_id, epoch) for epoch in scene.job(jobs[0]).parts[0].epochs]
+        dask_fleet.require_workers(cluster.address, names)
+        with pytest.raises(WorkerUnfit):
+            dask_fleet.require_workers(cluster.address, [*names, "rows/ds_other/ep_other.parquet"])
+        monkeypatch.setattr(dask_fleet, "version", lambda _: "0.0.9")
+        with pytest.raises(WorkerUnfit):
+            dask_fleet.require_workers(cluster.address, names)

@@ -18,7 +18,7 @@ from app.services.execution import charge, lease
 from app.services.execution.lease import Lease
 from app.services.execution.run_job import JobFailed
 from app.services.jobs import show_jobs
-from app.services.jobs.task import JobTask
+from app.services.jobs.task import JobTask, Needs
 from app.worker import supervise
 from app.worker.supervise import Supervisor
 from tests.support.crash_scene import OWNER, Scene, opened
@@ -146,7 +146,7 @@ def test_a_machine_that_is_prepared_is_shown_before_the_charge(
 
         monkeypatch.setattr(lease, "heartbeat", beat)
         with Lease(scene.installation, claim) as held:
-            Supervisor(interval_s=0, stop=Stop()).load(held, None)
+            Supervisor(interval_s=0, stop=Stop()).load(held, Needs(tmp_path, 0, (), None))
     children.stop()
     assert shown[0] == (True, False)
 

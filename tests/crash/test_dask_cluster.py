@@ -18,8 +18,9 @@ from app.forests.catalogue import plan
 from app.forests.forest_release import grow
 from app.jobs.states import EndReason, JobState
 from app.services.execution import run_job
+from app.services.execution.lease import Lease
 from app.services.installation import Installation
-from app.services.jobs.task import PartRows
+from app.services.jobs.task import Needs, PartRows
 from app.services.releases import dask_fleet
 from app.services.releases.dask_fleet import ClusterFailed, Connection, DaskFleet
 from app.worker.supervise import Supervisor
@@ -257,5 +258,9 @@ def run_one(scene: Scene, installation: Installation, *, key: str) -> str:
     claim = run_job.claim_next(installation)
     assert claim is not None
     supervisor = Supervisor(interval_s=0, stop=Stop())
-    run_job.run_job(installation, claim, supervisor.run, load=lambda lease, _: supervisor.load(lease, None))
+
+    def load(lease: Lease, needs: Needs) -> None:
+        supervisor.load(lease, replace(needs, files=(), cluster=None))
+
+    run_job.run_job(installation, claim, supervisor.run, load=load)
     return job_id

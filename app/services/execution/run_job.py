@@ -12,7 +12,6 @@ import logging
 import shutil
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cache, partial
@@ -22,7 +21,6 @@ from typing import TypeAlias, TypeVar
 from sqlalchemy.orm import Session
 
 from app.core import files, limits
-from app.core.dask_cluster import DaskCluster
 from app.core.errors import DatasetDeleted, Frozen, GrovekeeperError, LeaseLost, Unavailable
 from app.core.files import Directory, StoreUnreachable
 from app.core.processes import Stop
@@ -51,10 +49,10 @@ from app.services.execution.lease import Lease, Stopped
 from app.services.installation import Installation
 from app.services.jobs import notices
 from app.services.jobs.kinds import JobOutput, OutputInvalid
-from app.services.jobs.task import JobTask, PartRows, input_path
+from app.services.jobs.task import JobTask, Needs, PartRows, input_path
 
-Load: TypeAlias = Callable[[Lease, DaskCluster | None], None]
-"""Brings up what runs a job, before its charge, and the cluster that reads its rows, if any."""
+Load: TypeAlias = Callable[[Lease, Needs], None]
+"""Brings up what runs a job, before its charge, and looks at what the job needs."""
 
 Result = TypeVar("Result")
 
@@ -119,7 +117,7 @@ def _closed(session: Session, *, at: datetime) -> frozenset[str]:
     return rules.closed_accounts(session, at=at) | catalog.closing_ids(session)
 
 
-def nothing_to_load(_: Lease, __: DaskCluster | None) -> None:
+def nothing_to_load(_: Lease, __: Needs) -> None:
     """The code of jobs is loaded already: a job runs in the process that charges it."""
 
 
@@ -135,7 +133,7 @@ def run_job(
 
     Args:
         run: gives the child its task and waits for it, outside any transaction; shows progress through the lease.
-        load: before the charge, starts the child, waits until it has loaded its code, and sees the cluster of the job.
+        load: before the charge, starts the child, waits until it has loaded its code, and looks at what the job needs.
         stop: once begun, an uncharged job returns to the queue; once to be done now, a charged job fails as lost.
 
     Raises:
@@ -167,7 +165,7 @@ def _charged(installation: Installation, claim: Claim, lease: Lease, load: Load,
             return None
         _bring_rows(installation, claim, lease, stop=stop)
         _require_room(installation, claim, lease, stop=stop)
-        load(lease, _cluster(installation, claim))
+        load(lease, _needs(installation, claim))
         return _charge(installation, claim, stop=stop)
     except TaskNotPaid:
         _log.error("a job's task is not what its reservations pay for")
@@ -186,9 +184,17 @@ def _charged(installation: Installation, claim: Claim, lease: Lease, load: Load,
     return None
 
 
-def _cluster(installation: Installation, claim: Claim) -> DaskCluster | None:
+def _needs(installation: Installation, claim: Claim) -> Needs:
     with installation.database.read() as session:
-        return cluster_of(installation, session, queue.job(session, claim.job_id))
+        row = queue.job(session, claim.job_id)
+        cluster, output_bytes = cluster_of(installation, session, row), planned_bytes(session, row)
+        names = [name.as_posix() for part in row.parts for name in row_names(part)]
+    store = installation.files
+    if isinstance(store, Directory):
+        names = [str(store.local(name)) for name in names]
+    elif cluster is None:
+        names = []  # of copies, which this process has read, or makes later
+    return Needs(installation.job_folder(claim.job_id), output_bytes, tuple(names), cluster)
 
 
 def _charge(installation: Installation, claim: Claim, *, stop: Stop) -> JobTask:
@@ -238,13 +244,11 @@ def _lay_out_inputs(installation: Installation, claim: Claim, lease: Lease) -> b
 
 
 def _try_to_write(folder: Path) -> None:
-    """Writes a file in the folder where the child will store its output. Nothing is left but what was there before."""
+    """Writes a file in the folder where the child will store its output."""
     files.make_folder(folder)
     probe = folder / "probe"
     probe.write_bytes(bytes(limits.JOB_PROBE_BYTES))
     probe.unlink()
-    with suppress(OSError):  # an earlier attempt may have left copies of models there
-        folder.rmdir()
 
 
 def _give_back(

@@ -20,6 +20,23 @@ def input_path(folder: Path, digest: str) -> Path:
 
 
 @dataclass(frozen=True)
+class Needs:
+    """What a job will use of the machines that run it: public, and looked at before the charge.
+
+    Attributes:
+        folder: of the job; exists.
+        output_bytes: planned size of the file that the child writes.
+        files: of rows that the child opens, or the workers of the cluster; without those that are copied later.
+        cluster: reads the rows; ``None`` if the child does.
+    """
+
+    folder: Path
+    output_bytes: int
+    files: tuple[str, ...]
+    cluster: DaskCluster | None
+
+
+@dataclass(frozen=True)
 class PartRows:
     """The rows of one part of a job.
 

@@ -8,10 +8,12 @@ process reads no rows, so it needs neither their files nor the address of a stor
 Every wait ends at the deadline, also while a scheduler accepts connections and does not answer.
 """
 
+import logging
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from importlib.metadata import version
 from itertools import count, cycle
 from typing import Any, Final, Self
 
@@ -34,6 +36,8 @@ from app.services.jobs.task import PartRows
 from app.services.releases import shard_tasks
 from app.services.releases.shard_tasks import Order
 
+_log = logging.getLogger(__name__)
+
 SHARD_ROWS: Final = 2**20
 """Rows of a shard, about: the shards of a lost worker are divided among several others."""
 
@@ -44,16 +48,34 @@ class ClusterFailed(GrovekeeperError):
     sentence = "the Dask cluster failed"
 
 
-def wait_for_worker(cluster: DaskCluster) -> None:
-    """Connects to the scheduler of a cluster, as a job does, and waits until the cluster has a worker.
+def require_workers(cluster: DaskCluster, files: Iterable[str]) -> None:
+    """Connects to the scheduler of a cluster, as a job does, and asks every worker whether it can read files.
 
-    The caller ends this process when the wait takes too long.
+    Waits until the cluster has a worker. The caller ends this process when that takes too long.
+
+    Args:
+        files: see :class:`Order`.
 
     Raises:
         OSError: the scheduler cannot be reached, or refuses this process or is refused by it.
+        WorkerUnfit: a worker cannot read a file, or is of another version.
     """
     with dask.config.set(CONFIG), Client(cluster.scheduler, security=security_of(cluster)) as client:
         client.wait_for_workers(1)
+        answers = client.run(shard_tasks.look, remote.dumps(tuple(files)), on_error="return")
+    expected = shard_tasks.ANSWER + version("grovekeeper").encode()
+    unfit = sorted(worker for worker, answer in answers.items() if answer != expected)
+    if unfit:
+        _log.error(
+            "workers of the Dask cluster cannot read the rows or are of another version", extra={"dask_workers": unfit}
+        )
+        raise WorkerUnfit
+
+
+class WorkerUnfit(GrovekeeperError):
+    """A worker of a cluster cannot read the rows of a job, or is of another version. Every job uses all workers."""
+
+    sentence = "a worker of the Dask cluster cannot read the rows or is of another version"
 
 
 @dataclass(frozen=True)

@@ -6,10 +6,13 @@ When Dask drops the receipt, because the job ended or the child of the job died,
 raises nothing: Dask would log its arguments, which have the key of the rows, and send the text of the error.
 """
 
+import asyncio
 import hashlib
+import logging
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import partial
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Final, Self
 
@@ -22,6 +25,8 @@ from app.forests import remote
 from app.forests.data.coded_rows import CodedRows, CodeRequest, sum_of
 from app.forests.remote import ShardStates, StateMissing
 from app.privacy.partitions import Partitions, Scope
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass
@@ -77,13 +82,17 @@ class Order:
 
 
 def _sealed(file: str, read: dict[str, Any]) -> SealedFile:
+    return SealedFile(_stored(file), DataKey(read["data_key"]))
+
+
+def _stored(file: str) -> StoredFile:
     """The file at a path of this machine, or of a name in the store."""
-    key, path = DataKey(read["data_key"]), Path(file)
+    path = Path(file)
     if path.is_absolute():
-        return SealedFile.at(path, key)
+        return StoredFile.at(path)
     if _HERE.store is None:
         raise ValueError("the name of a file, and no store")
-    return SealedFile(StoredFile(_HERE.store, file), key)
+    return StoredFile(_HERE.store, file)
 
 
 def _selection(read: dict[str, Any]) -> Selection:
@@ -105,6 +114,28 @@ FAILED: Final = b"\x00"
 def read_from(store: Store | None) -> None:
     """Sets the store that this process reads names from, before its first task."""
     _HERE.store = store
+
+
+async def look(files: bytes) -> bytes:
+    """Says which version this process is, if it can read files; before the charge, so without their keys.
+
+    Beside the one thread for tasks, in which the questions of another job may take long.
+
+    Args:
+        files: paths or names; see :class:`Order`.
+    """
+    return await asyncio.to_thread(_looked, files)
+
+
+def _looked(files: bytes) -> bytes:
+    try:
+        for file in remote.loads(files):
+            with _stored(file).open() as stored:
+                stored.read(1)
+    except Exception:  # noqa: BLE001  (the log of this process says which; nothing private was read)
+        _log.exception("this Dask worker cannot read the rows of a job, which waits, uncharged")
+        return FAILED
+    return ANSWER + version("grovekeeper").encode()
 
 
 def divide(file: bytes, n_rows: bytes, rows: bytes) -> bytes:
