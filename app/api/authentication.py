@@ -13,7 +13,6 @@ from contextvars import Context
 from datetime import datetime
 from pathlib import Path
 from typing import Final, NamedTuple
-from urllib.parse import urlsplit
 
 from fastapi import Request, Response
 from itsdangerous import BadSignature, URLSafeTimedSerializer
@@ -271,8 +270,8 @@ def require_same_origin(request: Request) -> None:
     Raises:
         MalformedRequest: a page of another site sent the form, or a program that does not name its origin.
     """
-    origin = request.headers.get("origin", "")
-    if not origin or urlsplit(origin).netloc != request.headers.get("host"):
+    scheme, _, host = request.headers.get("origin", "").partition("://")
+    if not scheme or not host or host != request.headers.get("host"):
         raise MalformedRequest("the form was not sent by a page of this service")
 
 

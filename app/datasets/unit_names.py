@@ -68,8 +68,13 @@ def canonical_text(value: str) -> str:
     if value.isascii() and value.isprintable():
         return value.strip()
     # A sign that is removed may have stood between two that compose, so the form is taken again.
-    visible = _INVISIBLE.sub("", unicodedata.normalize("NFKC", value.strip()))
+    visible = without_invisible(unicodedata.normalize("NFKC", value.strip()))
     return unicodedata.normalize("NFKC", visible).strip()
+
+
+def without_invisible(text: str) -> str:
+    """A text without the signs that a program may leave out when it shows the text."""
+    return _INVISIBLE.sub("", text)
 
 
 def folded(value: str) -> str:

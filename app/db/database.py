@@ -173,8 +173,21 @@ def open_engine(url: URL, *, pool_size: int = limits.MAX_DATABASE_CONNECTIONS) -
         pool_timeout=limits.DATABASE_POOL_WAIT_S,
         hide_parameters=True,
     )
+    event.listen(engine, "connect", _require_utf_8, insert=True)  # before the library reads a text
     event.listen(engine, "checkout", partial(_refuse_if_ended, engine.dialect))
     return engine
+
+
+def _require_utf_8(connection: Any, _entry: ConnectionPoolEntry) -> None:
+    """Refuses a database that cannot hold every text, or tells the driver no encoding (``SQL_ASCII``).
+
+    Raises:
+        InstallationError: the database has another encoding.
+    """
+    encoding = connection.info.parameter_status("server_encoding")
+    if encoding != "UTF8":
+        right = "CREATE DATABASE … ENCODING 'UTF8' TEMPLATE template0"
+        raise InstallationError(f"the database has the encoding {encoding}; make one with: {right}")
 
 
 def _refuse_if_ended(dialect: Dialect, connection: Any, _entry: ConnectionPoolEntry, _checked_out: object) -> None:

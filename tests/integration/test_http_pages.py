@@ -96,7 +96,7 @@ def test_a_copy_of_a_session_ends_with_signing_out(idle_server: Server) -> None:
 
 
 @on_one_idle_server
-@pytest.mark.parametrize("origin", [None, "null", "https://elsewhere.example", "http://127.0.0.1:1"])
+@pytest.mark.parametrize("origin", [None, "null", "https://elsewhere.example", "http://127.0.0.1:1", "http://[", "://"])
 def test_a_form_from_another_site_changes_nothing(idle_server: Server, origin: str | None) -> None:
     dataset = idle_server.uploaded()["id"]
     browser = signed_in(idle_server, idle_server.admin)

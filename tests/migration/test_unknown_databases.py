@@ -5,7 +5,8 @@ from sqlalchemy import create_engine, inspect, text
 
 from app.core.errors import InstallationError
 from app.db import migrate, revisions
-from app.db.database import parse_url
+from app.db.database import Database, parse_url
+from tests.support.postgres import fresh_database
 
 
 def _changed(url: str, *statements: str) -> None:
@@ -70,3 +71,13 @@ def test_tables_of_another_program_do_not_matter(empty_database_url: str) -> Non
     _changed(empty_database_url, "CREATE TABLE more_notes (id INTEGER)")
     migrate.upgrade(empty_database_url)
     assert revisions.current_revision(empty_database_url) == revisions.head_revision()
+
+
+@pytest.mark.parametrize("encoding", ["SQL_ASCII", "LATIN1"])
+def test_a_database_of_another_encoding_is_named(postgres_url: str, encoding: str) -> None:
+    """SQL_ASCII ended in a TypeError of the driver, which gets bytes there; others cannot hold every name."""
+    with fresh_database(postgres_url, encoding=encoding) as url:
+        with pytest.raises(InstallationError, match=f"encoding {encoding}.*ENCODING 'UTF8'"):
+            migrate.upgrade(url)
+        with pytest.raises(InstallationError, match=f"encoding {encoding}"), Database.open(url).read() as session:
+            session.execute(text("SELECT 1"))

@@ -85,11 +85,13 @@ def client_program(name: str) -> Path:
 
 
 @contextmanager
-def fresh_database(server_url: str, *, template: str | None = None) -> Iterator[str]:
+def fresh_database(server_url: str, *, template: str | None = None, encoding: str | None = None) -> Iterator[str]:
     """The address of a new database, empty or a copy of ``template``; dropped at the end."""
     name = f"grovekeeper_test_{secrets.token_hex(6)}"
     # Copying files takes a quarter of the time of the default, which writes every page of the template to the log.
     source = sql.SQL(" TEMPLATE {} STRATEGY file_copy").format(sql.Identifier(template)) if template else sql.SQL("")
+    if encoding is not None:
+        source = sql.SQL(" ENCODING {} LOCALE 'C' TEMPLATE template0").format(encoding)
     with psycopg.connect(driver_url(server_url), autocommit=True) as connection:
         connection.execute(sql.SQL("CREATE DATABASE {}{}").format(sql.Identifier(name), source))
         try:

@@ -3,6 +3,7 @@
 A budget survives its dataset: the name of an erased dataset leads to its account (:func:`take_up`).
 """
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -133,7 +134,8 @@ class _Checked:
         """
         schema = Schema.unchecked(declaration.schema_.model_dump(exclude_none=True))
         unit_column, cap = declaration.privacy_unit.column, 0
-        problems = [*schema.problems(), *_alike_names(declaration), *_unit_problems(declaration)]
+        problems = [*schema.problems(), *_alike_names(declaration), *_misread_texts(declaration)]
+        problems += _unit_problems(declaration)
         problems += partition_problems(declaration.partitions, schema, unit_column=unit_column)
         if "visibility" in declaration.model_fields_set:
             problems.append(FieldProblem("/visibility", "every-dataset-is-private", accepted=(_NO_VISIBILITY,)))
@@ -409,7 +411,7 @@ def same_columns(session: Session, principal: Principal, dataset: Dataset) -> li
 
 
 def _alike_names(declaration: DatasetIn) -> list[FieldProblem]:
-    """A problem for each column whose name has other characters than an earlier name, and the same composed form.
+    """A problem for each column whose name has other characters than an earlier name, and looks the same.
 
     Equal names are the subject of other rules: a partition may name a feature, and no other two columns may be equal.
     """
@@ -417,8 +419,43 @@ def _alike_names(declaration: DatasetIn) -> list[FieldProblem]:
     return [
         FieldProblem(at, "not-distinct")
         for at, name in _columns(declaration)
-        if seen.setdefault(composed(name), name) != name
+        if seen.setdefault(_look(name), name) != name
     ]
+
+
+def _misread_texts(declaration: DatasetIn) -> list[FieldProblem]:
+    """Texts that a person reads wrong. New declarations have none; earlier declarations stay readable."""
+    problems = []
+    for at, texts in _texts(declaration):
+        if "".join(texts).isascii():
+            continue
+        if any(map(_OBEYED.search, texts)):
+            problems.append(FieldProblem(at, "control-character", accepted=(_READABLE,)))
+        elif any(text and not _look(text) for text in texts):
+            problems.append(FieldProblem(at, "not-visible", accepted=(_READABLE,)))
+        elif len(set(map(_look, texts))) < len(set(texts)):
+            problems.append(FieldProblem(at, "not-distinct", accepted=("texts that look different",)))
+    return problems
+
+
+_READABLE = "a text with a visible character, without marks that turn the direction of the text"
+_OBEYED = re.compile("[\u2028\u2029\u202a-\u202e\u2066-\u2069]")
+"""Line separators, and marks that reverse the direction of a text."""
+
+
+def _look(text: str) -> str:
+    """What two texts have in common that look the same: Unicode's composed form without invisible signs."""
+    return composed(unit_names.without_invisible(text))
+
+
+def _texts(declaration: DatasetIn) -> Iterator[tuple[str, Sequence[str]]]:
+    """Each name of a column, and each list of categories or classes, with its place."""
+    yield from ((at, [name]) for at, name in _columns(declaration))
+    for index, feature in enumerate(declaration.schema_.features):
+        yield f"/schema/features/{index}/categories", feature.categories or ()
+    yield "/schema/label/classes", declaration.schema_.label.classes
+    for index, partition in enumerate(declaration.partitions):
+        yield f"/partitions/{index}/categories", partition.categories or ()
 
 
 def _columns(declaration: DatasetIn) -> Iterator[tuple[str, str]]:
