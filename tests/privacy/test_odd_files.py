@@ -35,7 +35,7 @@ from tests.support import forked_program
 from tests.support.plans import request_for
 from tests.support.schemas import schema_of
 from tests.support.uploads import DATA_KEY, Ingestion, path_of, store_table, stored_table
-from tests.support.workers_here import workers_here
+from tests.support.workers_here import WorkersHere, wait_for, workers_here
 
 ROOT = Path(__file__).parents[2]
 SCHEMA = schema_of(
@@ -300,9 +300,9 @@ def test_a_profile_of_any_file_serves_a_job_on_any_file(
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DaskCluster]:
-    with workers_here(tmp_path_factory.mktemp("dask"), n_workers=2, is_tcp=True) as workers:
-        yield DaskCluster(workers.cluster.scheduler_address, None, None, None, 60)
+def workers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WorkersHere]:
+    with workers_here(tmp_path_factory.mktemp("dask"), n_workers=2, is_tcp=True) as running:
+        yield running
 
 
 ON_A_CLUSTER = [slug for slug in catalogue.BY_SLUG if not catalogue.algorithm(slug).reads_values]
@@ -310,8 +310,10 @@ ON_A_CLUSTER = [slug for slug in catalogue.BY_SLUG if not catalogue.algorithm(sl
 
 @pytest.mark.parametrize("name", [FULL, PLAIN])
 def test_a_job_on_a_cluster_leaves_an_output_of_the_same_shape(
-    name: str, parts: dict[str, PartRows], cluster: DaskCluster, tmp_path: Path
+    name: str, parts: dict[str, PartRows], workers: WorkersHere, tmp_path: Path
 ) -> None:
+    """The rows are with the workers as long as the job is."""
+    cluster = DaskCluster(workers.cluster.scheduler_address, None, None, None, 60)
     for slug in ON_A_CLUSTER:
         job, folder = USUAL[f"{slug} gdp"], tmp_path / slug
         folder.mkdir()
@@ -320,6 +322,7 @@ def test_a_job_on_a_cluster_leaves_an_output_of_the_same_shape(
         released = task.output_path.read_bytes()
         task.output_path.unlink()
         assert shape_of(job, released) == shape_of(job, output(job, parts[name], folder, {})), slug
+    wait_for(lambda: not any(workers.memories.of.values()))
 
 
 @pytest.mark.parametrize("name", USUAL)

@@ -1,6 +1,7 @@
 """Runs a Dask scheduler and workers in this process, each worker with rows of its own, as in processes of their own."""
 
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -100,3 +101,11 @@ def workers_here(folder: Path, *, n_workers: int, is_tcp: bool = False) -> Itera
         scheduler = {"cls": QuietScheduler, "options": {**inside, "dashboard": False}}
         with SpecCluster(workers, scheduler) as cluster:
             yield WorkersHere(cluster, memories)
+
+
+def wait_for(is_so: Callable[[], bool]) -> None:
+    """Waits until something is so; on a busy machine, too."""
+    ends_at = time.monotonic() + 60
+    while not is_so():
+        assert time.monotonic() < ends_at
+        time.sleep(0.01)

@@ -1,7 +1,6 @@
 """Tests jobs on two Dask workers: each row of a job's own scope is counted once, whoever holds, repeats or loses it."""
 
 import random
-import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -29,7 +28,7 @@ from app.services.releases.dask_fleet import ClusterFailed, Connection, DaskFlee
 from tests.privacy.noiseless import REQUESTS, Noiseless
 from tests.support.plans import request_for
 from tests.support.stored_part import SCHEMA, stored_part
-from tests.support.workers_here import WorkersHere, workers_here
+from tests.support.workers_here import WorkersHere, wait_for, workers_here
 
 FORESTS = ("rpf, one at a time", "nbrt", "mrf, sharded and apart")
 
@@ -268,6 +267,15 @@ def test_a_question_that_one_worker_cannot_answer_fails_the_job(
         rows.code_counts(0)
 
 
+def test_an_answer_that_is_late_fails_the_job_and_says_no_more(connection: Connection, part: PartRows) -> None:
+    rows = connection.rows(part, SCHEMA, plan(REQUESTS["mrf"], SCHEMA), keep_unlabelled=False)
+    fleet_of(rows)._deadline_s = 0
+    with pytest.raises(ClusterFailed) as caught:
+        rows.code_counts(0)
+    assert caught.value.__cause__ is None
+    assert caught.value.__suppress_context__
+
+
 class Counting(Noiseless):
     """Counts draws."""
 
@@ -300,14 +308,6 @@ def test_a_worker_that_dies_costs_a_recount_and_no_draw(
         assert lost not in workers.memories.of
     assert together.n_draws == alone.n_draws
     require_equal(forest, expected)
-
-
-def wait_for(is_so: Callable[[], bool]) -> None:
-    """Waits until something is so; on a busy machine, too."""
-    ends_at = time.monotonic() + 60
-    while not is_so():
-        assert time.monotonic() < ends_at
-        time.sleep(0.01)
 
 
 @pytest.mark.parametrize("reads_again", [False, True])
