@@ -191,7 +191,10 @@ def _classes(
         known = fullest.setdefault(tuple(numbers), cell)
         if single.get(cell, 0) > single.get(known, 0):
             fullest[tuple(numbers)] = cell
-    places = [[place for place, numbers in enumerate(fullest) if number in numbers] for number in range(len(sides))]
+    places: list[list[int]] = [[] for _ in sides]
+    for place, signature in enumerate(fullest):
+        for number in signature:
+            places[number].append(place)
     return _Classes(list(fullest.values()), dict(zip(sides, places, strict=True)))
 
 

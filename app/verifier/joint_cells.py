@@ -25,8 +25,8 @@ from app.verifier.joint_bounds import Bound, Domain, distinguishable
 
 MAX_WORK = 2**25
 """Boxes and cells that one search may visit: about ten seconds."""
-_MAX_HALVINGS = 10
-"""Each search of an account that was given up halves the work of later searches, so that few searches are long."""
+MAX_WORK_TOGETHER = 2**27
+"""The work of all searches in an account; beyond it, each may take a thousandth of :data:`MAX_WORK`."""
 
 
 class TooComplex(ValueError):
@@ -99,7 +99,7 @@ class JointCells:
         self._peaks = {item.name: 0 for item in self._partitions}
         # A partition by upload has no fixed number of cells, and counts as the finest.
         self._n_cells = {item.name: MAX_HASH_CELLS if item.cells is None else len(item.cells) for item in partitions}
-        self._n_given_up = 0
+        self._work = 0
 
     def reserve(self, scope: Scope, amount: int) -> None:
         """Adds an amount to every joint cell of the scope; a negative amount gives a reservation back."""
@@ -149,13 +149,15 @@ class JointCells:
     def largest(self, scope: Scope, *, above: int) -> Bound | None:
         """The largest load in a scope and the first joint cell with it, or an upper bound where the search takes too
         much work; None if it is not above a threshold."""
-        search = _Search(self, dict(scope), self._box(scope).meets, max_work=MAX_WORK >> self._n_given_up)
+        max_work = min(MAX_WORK, max(MAX_WORK_TOGETHER - self._work, MAX_WORK >> 10))
+        search = _Search(self, dict(scope), self._box(scope).meets, max_work=max_work)
         try:
             maximum = search.largest(above=above)
         except TooComplex:
-            self._n_given_up = min(self._n_given_up + 1, _MAX_HALVINGS)
             bound = self._guard(dict(scope), self._box(scope).meets)
             return bound if bound.load > above else None
+        finally:
+            self._work += search.work
         return None if maximum is None else Bound(*maximum, is_exact=True)
 
     @property
@@ -248,7 +250,7 @@ class _Search:
         ]
         self._last = [max(sides, default=-1) for sides in self._sides]
         self._solved: dict[tuple[int, tuple[int, ...]], tuple[int, dict[str, Cell] | None]] = {}
-        self._work, self._max_work = 0, max_work
+        self.work, self._max_work = 0, max_work
 
     def largest(self, *, above: int) -> tuple[int, dict[str, Cell]] | None:
         """The largest load above a threshold and the first joint cell with it; None if no load is above it.
@@ -305,8 +307,8 @@ class _Search:
         return sum(max(by_cell.values()) for by_cell in loads.values())
 
     def _count(self, steps: int) -> None:
-        self._work += steps
-        if self._work > self._max_work:
+        self.work += steps
+        if self.work > self._max_work:
             raise TooComplex
 
 

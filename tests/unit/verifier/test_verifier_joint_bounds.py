@@ -107,18 +107,21 @@ def test_the_bound_of_all_admissions_is_that_of_the_service() -> None:
         assert cells._everywhere + sum(cells._peaks.values()) == state.bound
 
 
-def test_a_search_that_is_given_up_makes_later_ones_shorter(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_all_searches_of_an_account_together_have_a_limit_of_work(monkeypatch: pytest.MonkeyPatch) -> None:
     """A ledger of thousands of jobs is verified in minutes, whatever their scopes are."""
-    limits_of_searches = []
+    limits_of_searches: list[int] = []
     search = joint_cells._Search
 
     def noted(*arguments: Any, max_work: int) -> Any:
         limits_of_searches.append(max_work)
-        return search(*arguments, max_work=1)
+        return search(*arguments, max_work=max_work)
 
     monkeypatch.setattr(joint_cells, "_Search", noted)
+    monkeypatch.setattr(joint_cells, "MAX_WORK", 2**12)
+    monkeypatch.setattr(joint_cells, "MAX_WORK_TOGETHER", 60)
     cells = _cells_of([BoxAmount({"a": (0,), "b": (0,)}, 1), BoxAmount({"a": (1,), "b": (1,)}, 1)])
     for _ in range(20):
-        cells.tightest(())
-    assert limits_of_searches[:3] == [2**25, 2**24, 2**23]
-    assert limits_of_searches[-1] == 2**15
+        assert (cells.tightest(()).load, cells.tightest(()).is_exact) == (1, True), "an elimination takes its place"
+    assert limits_of_searches[0] == 60
+    assert limits_of_searches == sorted(limits_of_searches, reverse=True)
+    assert limits_of_searches[-1] == 4
