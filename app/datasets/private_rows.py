@@ -66,7 +66,7 @@ class Selection:
         self.schema = schema
         self.form = row_layout.arrow_schema(schema, partitions)
         self._keep_unlabelled = keep_unlabelled
-        self._tests: list[tuple[str, Feature | None, NDArray[np.int32]]] = []
+        self._tests: list[tuple[str, ColumnPartition | None, NDArray[np.int32]]] = []
         declared = {partition.name: partition for partition in partitions.declared}
         stored = {column.partition.name: column.name for column in stored_columns(partitions)}
         if not scope.keys() <= declared.keys():
@@ -79,19 +79,19 @@ class Selection:
                 self._tests.append((stored[name], None, np.array(cells, dtype=np.int32)))
             elif isinstance(partition, ColumnPartition):
                 codes = np.array([partition.listed_cells.index(str(cell)) for cell in cells], dtype=np.int32)
-                column, feature = stored.get(name, ""), as_feature(partition)
+                column = stored.get(name, "")
                 if partition.is_feature:
                     index = [declared.name for declared in schema.features].index(partition.column)
-                    column, feature = row_layout.feature_column(index), schema.features[index]
-                self._tests.append((column, feature, codes))
+                    column = row_layout.feature_column(index)
+                self._tests.append((column, partition, codes))
         self.columns = [*(column for column, _, _ in self._tests), row_layout.LABEL_COLUMN]
 
     def among(self, table: pa.Table) -> NDArray[np.bool_]:
         """A PRIVATE mask of the rows of a table."""
         kept = np.ones(table.num_rows, dtype=np.bool_)
-        for column, feature, selected in self._tests:
+        for column, partition, selected in self._tests:
             codes = integers(table.column(column))
-            kept &= np.isin(codes if feature is None else sanitise_codes(feature, codes), selected)
+            kept &= np.isin(codes if partition is None else sanitise_codes(as_feature(partition), codes), selected)
         return kept if self._keep_unlabelled else kept & has_known_label(self.schema.label, _labels(table))
 
 
@@ -277,8 +277,7 @@ def _opened(file: SealedFile, selection: Selection) -> Iterator[tuple[Reader, pq
     is_readable = False
     try:
         with file.open() as reader, pq.ParquetFile(reader) as stored:
-            form = stored.schema_arrow
-            if form.equals(selection.form) and (form.metadata or {}).items() >= row_layout.FORMAT.items():
+            if row_layout.is_layout_of(stored.schema_arrow, selection.form):
                 yield reader, stored
                 is_readable = True
     except (pa.ArrowException, SealBroken, OSError, ValueError):

@@ -20,7 +20,9 @@ would. A partition by a feature reads the feature's column, and a partition by u
 is a file. Whatever a stored number is, the row is in exactly one cell.
 """
 
+import hashlib
 import hmac
+import json
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -44,6 +46,7 @@ ROW_ID_COLUMN = "row_id"
 FORMAT = {b"grovekeeper": b"rows/1"}
 """Metadata of every row file. A new layout gets a new number; the reader refuses unknown numbers."""
 
+_MEANING = b"meaning"  # key of the metadata that hold a digest of what the codes of the file mean
 _BODY = b"body"  # key of the metadata that hold the keyed fingerprint of the upload's body
 _CELLS = b"cells"  # key of the metadata that hold the keyed digest of the upload's cells
 
@@ -98,7 +101,24 @@ def arrow_schema(schema: Schema, partitions: Partitions, *, body: bytes | None =
     fields.append(pa.field(LABEL_COLUMN, pa.int32(), nullable=False))
     fields.append(pa.field(ROW_ID_COLUMN, pa.binary(ROW_ID_BYTES), nullable=False))
     fields += [pa.field(column.name, pa.int32(), nullable=False) for column in stored_columns(partitions)]
-    return pa.schema(fields, metadata=FORMAT if body is None else {**FORMAT, _BODY: body.hex()})
+    stated = {**FORMAT, _MEANING: _meaning_of(schema)}
+    return pa.schema(fields, metadata=stated if body is None else {**stated, _BODY: body.hex()})
+
+
+def _meaning_of(schema: Schema) -> str:
+    """A digest of what a stored code means, by position. Bounds are not in it: numbers are clamped again when read."""
+    features = [[feature.name, feature.type, feature.categories, feature.missing] for feature in schema.features]
+    return hashlib.sha256(json.dumps([features, schema.label.classes]).encode()).hexdigest()
+
+
+def is_layout_of(stored: pa.Schema, declared: pa.Schema) -> bool:
+    """Whether a file has the layout of a declaration, :func:`arrow_schema`, and its codes mean what is declared.
+
+    The schema of a dataset stands in no entry, and a partition by a feature finds its column by the feature's name: by
+    another schema, rows of other cells would be read. Files of earlier versions do not say what their codes mean.
+    """
+    known = {_MEANING: declared.metadata[_MEANING], **(stored.metadata or {})}
+    return stored.equals(declared) and all(known.get(name) == fact for name, fact in declared.metadata.items())
 
 
 def stored_uploads(store: Store, dataset_id: str, epoch_ids: Iterable[str], *, key: DataKey) -> dict[str, StoredUpload]:

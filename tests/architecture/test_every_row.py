@@ -58,7 +58,6 @@ REASONS: dict[str, dict[tuple[str, str], str]] = {
             "slice(within.start, within.stop)",
         ): "the row groups of a shard (tests/unit/datasets/test_shards.py)",
         ("_codes_of_values", "enumerate(public.schema.features)"): FEATURES,
-        ("_opened", "(form.metadata or {}).items() >= row_layout.FORMAT.items()"): PUBLIC,
         ("_row_ids", "ids[start:end]"): IN_BLOCKS,
         ("_row_ids", "bytes_of_chunk[chunk.offset:chunk.offset + len(chunk)]"): "all rows of a chunk",
     },

@@ -1,5 +1,6 @@
 """Tests stored codes: read in place of values, sealed, bound to the rows that they were made from, erased with them."""
 
+import dataclasses
 import errno
 from contextlib import contextmanager
 from pathlib import Path
@@ -152,6 +153,30 @@ def test_codes_that_are_damaged_are_made_again(ingest, damage):
     np.testing.assert_array_equal(codes(read(ingest)), expected)
     with ingest.destination.open() as reader:
         code_files.file_of(ingest.destination, reader.file_id, GRID).open().close()
+
+
+def test_codes_by_some_edges_are_not_read_for_as_many_others(ingest):
+    """The edges of a version, of a profile: equal numbers of bins do not make equal bins."""
+    ingest(BODY)
+    values, first = ingest.read(), Encoding.of(SCHEMA, 16)
+    edges = tuple(None if of_feature is None else of_feature * 0.75 for of_feature in first.edges)
+    other = Encoding.with_edges(SCHEMA, edges)
+    assert other.n_codes.tolist() == first.n_codes.tolist()
+    for public in (first, other, first):
+        np.testing.assert_array_equal(codes(read(ingest, public)), wide_codes(public, values.features))
+    assert len(stored(ingest)) == 2
+    assert (wide_codes(first, values.features) != wide_codes(other, values.features)).any()
+
+
+def test_codes_by_the_bins_of_one_declaration_are_not_read_for_another(ingest):
+    ingest(BODY)
+    read(ingest)
+    with ingest.destination.open() as reader:
+        names = [
+            code_files.file_of(ingest.destination, reader.file_id, dataclasses.replace(GRID, schema=schema)).file.name
+            for schema in (SCHEMA, dataclasses.replace(SCHEMA, features=SCHEMA.features[::-1]))
+        ]
+    assert names[0] != names[1]
 
 
 def test_at_most_two_files_of_codes_stay(ingest):

@@ -1,5 +1,6 @@
 """Tests that every row lies in one cell of every partition, and that a box is the rows in all of its cells."""
 
+import dataclasses
 import itertools
 import subprocess
 import sys
@@ -9,9 +10,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from app.core.errors import RowsInvalid
-from app.datasets import row_layout
+from app.core.errors import InstallationError, RowsInvalid
+from app.datasets import private_rows, row_layout
+from app.datasets.private_rows import Selection
 from app.datasets.row_layout import hash_cells, hash_keys, stored_columns
+from app.forests.data.schema import Feature, Label
 from app.privacy.partitions import ColumnPartition, EpochPartition, HashPartition, Partitions
 from tests.support.uploads import KEY, SCHEMA, Ingestion, store_table, stored_table
 
@@ -169,3 +172,43 @@ def test_columns_are_read_without_pandas():
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["-1", "nan", "False"]
+
+
+OTHER_SEX = Feature("sex", "categorical", categories=("Female",), missing=True)
+CHANGED = {
+    "two names exchanged": tuple(
+        dataclasses.replace(
+            feature, name={"sex": "city, canton", "city, canton": "sex"}.get(feature.name, feature.name)
+        )
+        for feature in SCHEMA.features
+    ),
+    "a category less": (*SCHEMA.features[:2], OTHER_SEX, SCHEMA.features[3]),
+    "categories exchanged": tuple(
+        dataclasses.replace(feature, categories=feature.categories[::-1]) for feature in SCHEMA.features
+    ),
+    "nothing may be missing": tuple(dataclasses.replace(feature, missing=False) for feature in SCHEMA.features),
+}
+
+
+@pytest.mark.parametrize("change", CHANGED)
+def test_rows_are_not_read_by_another_schema_than_they_were_stored_by(ingest, change):
+    """A partition by a feature finds its column by the feature's name: the cells would be those of other rows."""
+    schema = dataclasses.replace(SCHEMA, features=CHANGED[change])
+    with pytest.raises(InstallationError):
+        private_rows.read([ingest.destination], Selection(schema, PARTITIONS, {"by sex": ("Male",)}))
+    classes = dataclasses.replace(SCHEMA, label=Label("income", (">50K", "<=50K")))
+    with pytest.raises(InstallationError):
+        private_rows.read([ingest.destination], Selection(classes, PARTITIONS, {}))
+
+
+def test_a_file_of_an_earlier_version_is_read_with_the_cells_that_the_account_states(ingest):
+    """Such a file does not say by which schema it was stored; its cells are those of the partition in every case."""
+    honest = _ids(ingest, **{"by sex": ("OTHER",)})
+    table = stored_table(ingest.destination)
+    kept = {name: text for name, text in table.schema.metadata.items() if name != b"meaning"}
+    assert len(kept) == len(table.schema.metadata) - 1
+    store_table(table.replace_schema_metadata(kept), ingest.destination)
+    assert _ids(ingest, **{"by sex": ("OTHER",)}) == honest
+    schema = dataclasses.replace(SCHEMA, features=CHANGED["a category less"])
+    rows = private_rows.read([ingest.destination], Selection(schema, PARTITIONS, {"by sex": ("OTHER",)}))
+    assert {row_id.tobytes() for row_id in rows.row_ids} == honest
