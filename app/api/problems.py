@@ -110,6 +110,9 @@ SPENDING = (
 )
 """What every call that spends budget can answer."""
 
+QUOTED = (errors.NotFound, errors.RoleMissing, errors.DatasetDeleted, errors.BalanceMismatch, *JSON_BODY)
+"""What every quote can answer."""
+
 _SLUG_OF_PYDANTIC = {
     "missing": "required",
     "string_type": "not-a-string",

@@ -167,6 +167,12 @@ class Dataset:
         return int(self.row.privacy_unit["max_rows"])
 
     @property
+    def facts(self) -> dict[str, Any]:
+        """Who is protected, and how rows are divided into cells: the first entry of the account states the same."""
+        row = self.row
+        return {"adjacency": self.adjacency, "privacy_unit": row.privacy_unit, "partitions": row.partitions}
+
+    @property
     def is_deleted(self) -> bool:
         return self.row.deleted_at is not None
 
@@ -220,7 +226,8 @@ class Dataset:
         by_upload = self.partitions.epoch_partition
         if by_upload is None or by_upload.name not in scope:
             return list(uploads)
-        return [upload for upload in uploads if upload in scope[by_upload.name]]
+        named = frozenset(scope[by_upload.name])
+        return [upload for upload in uploads if upload in named]
 
     def expected_rows(self, scope: Scope, *, n_epochs: int) -> int | None:
         """The expected number of rows in a scope, from declared sizes alone; ``None`` where no size is declared.

@@ -15,7 +15,7 @@ import hashlib
 import logging
 import sys
 from collections import Counter
-from collections.abc import Sequence, Set
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import KW_ONLY, dataclass, field
 from fractions import Fraction
 from functools import cached_property
@@ -453,6 +453,19 @@ def state_of(session: Session, row: AccountRow) -> State:
     if facts_of(row) != state.facts:
         raise mismatch(row.id, "facts")
     return state
+
+
+def require_declared(session: Session, row: AccountRow, facts: Mapping[str, Any]) -> None:
+    """Compares facts that a dataset's row repeats with those of the account's first entry.
+
+    Prices, uploads and reads of rows follow the dataset's row, which no hash holds.
+
+    Raises:
+        BalanceMismatch: they differ.
+    """
+    declared = state_of(session, row).facts
+    if any(declared.get(name) != fact for name, fact in facts.items()):
+        raise mismatch(row.id, "declaration")
 
 
 @dataclass(frozen=True)

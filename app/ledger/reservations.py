@@ -407,6 +407,8 @@ def _end_reservation(session: Session, reservation_id: str, *, kind: EntryKind, 
     reservation = tables.reservation(session, reservation_id)  # again, now under the account's lock
     if reservation.state != "reserved":
         raise ReservationSettled(reservation.state)
+    if not _is_as_reserved(session, row, reservation):
+        raise chain.mismatch(row.id, "reservation")
     reservation.state = end
     new_entry = chain.of_reservation(kind, reservation, actor=actor)
     locked = {} if kind is EntryKind.CHARGE else populations.locked_rows(session, [row.id])
@@ -415,6 +417,22 @@ def _end_reservation(session: Session, reservation_id: str, *, kind: EntryKind, 
         return
     [population] = locked.values()
     chain.write(session, populations.extend(session, population, row, new_entry))
+
+
+def _is_as_reserved(session: Session, row: AccountRow, reservation: ReservationRow) -> bool:
+    """Whether an entry reserved what a reservation's row says; the fold compares neither event nor details."""
+    uploads, key = chain.state_of(session, row).uploads, reservation.job_id or reservation.id
+    query = select(EntryRow).where(EntryRow.account_id == row.id, EntryRow.job_id == key)
+    entries = tables.read_entries(session, row.id, query.where(EntryRow.kind == EntryKind.RESERVE.value))
+    kept = (reservation.amount, reservation.event, reservation.details, reservation.reserved_by)
+    digest = tables.digest_of(reservation.scope)
+    for entry in entries:
+        stated = {name: fact for name, fact in (entry.details or {}).items() if name != "uploads"}
+        is_same = (entry.amount, entry.event, stated or None, entry.actor) == kept
+        is_same_scope = tables.digest_of(tables.listed(entry.scope, uploads)) == digest
+        if is_same and is_same_scope and entry.sealed().hash == entry.hash:
+            return True
+    return False
 
 
 def charge_external(session: Session, new_reservation: NewReservation, *, delta: int = 0, actor: str) -> str:

@@ -4,6 +4,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import Any
 
 from app.core import amounts, limits
 from app.core.errors import InvalidRequest
@@ -100,6 +101,17 @@ def price_of(epsilon: Fraction, *, accountant: str, delta: Fraction | None, leas
         smallest = amounts.to_text(unit.epsilon_of(least, delta))
         raise InvalidRequest.at("/epsilon", "too-small", accepted=[f"at least {smallest}"])
     return amount
+
+
+def stated_price(epsilon: Fraction, amount: int, *, accountant: str, delta: Fraction | None) -> dict[str, Any]:
+    """A price as answers and jobs state it: whole steps in the account's unit, and the (ε, δ) of the request."""
+    return {
+        "accountant": accountant,
+        "unit": accountants.by_name(accountant).UNIT,
+        "amount": accountants.amount_text(accountant, amount),
+        "epsilon": amounts.to_text(epsilon),
+        "delta": None if delta is None else amounts.to_text(delta),
+    }
 
 
 def budget_of(

@@ -1,12 +1,15 @@
 """A job runs only if its reservations pay for the exact releases of its task."""
 
 import copy
+import dataclasses
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 from sqlalchemy import delete, make_url, update
@@ -14,11 +17,14 @@ from sqlalchemy import delete, make_url, update
 from app.core.errors import BalanceMismatch
 from app.jobs.tables import JobRow
 from app.ledger.tables import ReservationRow
+from app.services.execution.charge import KINDS, TaskNotPaid, charge_claimed
 from app.services.installation import Installation
 from app.services.jobs.task import JobTask
+from app.services.spending import spend
+from app.services.spending.profiles import ProfileKind
 from tests.support import people
-from tests.support.crash_scene import Scene
-from tests.support.job_kinds import evaluation, model, profile, run
+from tests.support.crash_scene import ADMIN, Scene
+from tests.support.job_kinds import claimed, evaluation, model, perform_here, profile, run
 from tests.support.two_datasets import Pair
 
 ROOT = Path(__file__).parents[2]
@@ -68,24 +74,31 @@ def _no_parts(task: dict[str, Any]) -> None:
     task["parts"] = []
 
 
-def _twice_the_event(task: dict[str, Any]) -> None:
-    plan = task["work"]["plan"]
-    plan["event"] = {"type": "sequential/1", "parts": [{"times": 2, "event": plan["event"]}]}
+@contextmanager
+def wrongly_priced(change: Callable[[Any], Any]) -> Iterator[None]:
+    """Submissions of a version that prices wrongly: entry, reservation and plan state another event."""
+    reservation, row = spend._reservation, spend._row
+
+    def changed_reservation(*job: Any, **more: Any) -> Any:
+        reserved = reservation(*job, **more)
+        return dataclasses.replace(reserved, event=change(reserved.event))
+
+    def changed_row(*job: Any, **more: Any) -> JobRow:
+        changed = row(*job, **more)
+        plan = changed.task["work"]["plan"]
+        plan["event"] = change(plan["event"])
+        return changed
+
+    with patch.object(spend, "_reservation", changed_reservation), patch.object(spend, "_row", changed_row):
+        yield
 
 
-def _on_both_sides(change: Callable[[dict[str, Any]], None]) -> Callable[[Scene, str], None]:
-    def tamper(scene: Scene, job_id: str) -> None:
-        _of_task(change)(scene, job_id)
-        event = scene.job(job_id).task["work"]["plan"]["event"]
-        with scene.installation.database.write() as session:
-            session.execute(update(ReservationRow).where(ReservationRow.job_id == job_id).values(event=event))
-
-    return tamper
+def costly(_: Any) -> Any:
+    return COSTLY
 
 
-def _smaller_reservation(scene: Scene, job_id: str) -> None:
-    with scene.installation.database.write() as session:
-        session.execute(update(ReservationRow).where(ReservationRow.job_id == job_id).values(amount=10**6))
+def twice(event: Any) -> Any:
+    return {"type": "sequential/1", "parts": [{"times": 2, "event": event}]}
 
 
 def _price_in_another_unit(task: dict[str, Any]) -> None:
@@ -94,9 +107,21 @@ def _price_in_another_unit(task: dict[str, Any]) -> None:
     price |= {"accountant": "zcdp", "amount": str(Decimal(price["amount"]) / 1000)}  # as many steps
 
 
-def _other_event_of_the_reservation(scene: Scene, job_id: str) -> None:
+def _smaller_epsilon(task: dict[str, Any]) -> None:
+    task["parts"][0]["price"]["epsilon"] = "0.005"
+
+
+def _an_upload_twice(task: dict[str, Any]) -> None:
+    task["parts"][0]["epochs"] *= 2
+
+
+def _another_purpose(task: dict[str, Any]) -> None:
+    task["purpose"] = "a pilot"
+
+
+def _another_submitter(scene: Scene, job_id: str) -> None:
     with scene.installation.database.write() as session:
-        session.execute(update(ReservationRow).where(ReservationRow.job_id == job_id).values(event=COSTLY))
+        session.execute(update(JobRow).where(JobRow.id == job_id).values(submitted_by=ADMIN.key_id))
 
 
 def _more_trees(task: dict[str, Any]) -> None:
@@ -109,13 +134,15 @@ def _all_rows_in_every_tree(task: dict[str, Any]) -> None:
     parameters["assignment"] = "sequential"
 
 
-TAMPERED = {
+TAMPERED = {  # attacks; every column and every field: test_tampered_rows.py
     "event": _of_task(_other_event),
     "cells": _of_task(_other_cells),
-    "event-on-both-sides": _on_both_sides(_other_event),
     "price": _of_task(_smaller_price),
     "unit": _of_task(_price_in_another_unit),
-    "event-of-the-reservation": _other_event_of_the_reservation,
+    "epsilon": _of_task(_smaller_epsilon),
+    "upload-twice": _of_task(_an_upload_twice),
+    "purpose": _of_task(_another_purpose),
+    "submitter": _another_submitter,
     "another-reservation": _of_task(_reservation_of_another_job),
     "part-twice": _of_task(_the_part_twice),
     "no-parts": _of_task(_no_parts),
@@ -156,14 +183,19 @@ def test_a_job_whose_reservations_belong_to_the_accounts_of_each_other_reads_no_
     assert pair.kinds_of(job_id) == (["reserve", "void"], ["reserve", "void"])
 
 
-def test_a_job_with_a_changed_reservation_reads_no_row_and_gives_nothing_back(scene: Scene) -> None:
+@pytest.mark.parametrize("change", ["amount", "event", "details", "scope"])
+def test_a_job_with_a_changed_reservation_reads_no_row_and_gives_nothing_back(scene: Scene, change: str) -> None:
     """No entry says what was reserved besides the entry that reserved it, so the job waits for the operator."""
     job_id = scene.submit_job(key="k", scope={"shard": [0]})
-    _smaller_reservation(scene, job_id)
+    values: dict[str, Any] = {"amount": 10**6, "event": COSTLY, "details": {"delta": "1e-9"}, "scope": {"shard": [1]}}
+    with scene.installation.database.write() as session:
+        reservation = update(ReservationRow).where(ReservationRow.job_id == job_id)
+        session.execute(reservation.values({change: values[change]}))
     with pytest.raises(BalanceMismatch):
         run(scene, _never)
     assert scene.job(job_id).charged_at is None
     assert scene.kinds_of(job_id) == ["reserve"]
+    scene.verified()
 
 
 def test_a_job_without_a_reservation_fails_before_rows_are_read(scene: Scene) -> None:
@@ -183,11 +215,37 @@ def test_a_job_that_paid_for_disjoint_trees_does_not_grow_them_on_all_rows(scene
     assert scene.end(job_id) == ("failed", "failed", ["reserve", "void"])
 
 
+@pytest.mark.parametrize("kind", ["train", "profile", "evaluation"])
+def test_an_event_that_costs_more_than_was_reserved_reads_no_row(scene: Scene, kind: str) -> None:
+    """Neither where the entry says so, too, nor where the work is not planned again."""
+    submit: dict[str, Callable[[str], str]] = {
+        "train": lambda key: scene.submit_job(key=key),
+        "profile": lambda key: profile(scene, key),
+        "evaluation": lambda key: evaluation(scene, models[0], key=key),
+    }
+    models = [model(scene, "a")] if kind == "evaluation" else []
+    with wrongly_priced(costly):
+        first, second = submit[kind]("first"), submit[kind]("second")
+    run(scene, _never)
+    with patch.object(type(KINDS[kind]), "is_planned", lambda *_: True):
+        run(scene, _never)
+    for job_id in (first, second):
+        assert scene.end(job_id) == ("failed", "failed", ["reserve", "void"])
+
+
 @pytest.mark.parametrize("kind", ["profile", "evaluation"])
-def test_a_profile_or_an_evaluation_that_costs_more_than_was_reserved_reads_no_row(scene: Scene, kind: str) -> None:
-    """Their parameters are not priced again, as those of a forest are: only the loss of the event shows the price."""
+def test_the_parameters_of_a_profile_and_of_an_evaluation_are_priced_again(scene: Scene, kind: str) -> None:
     job_id = profile(scene) if kind == "profile" else evaluation(scene, model(scene, "a"))
-    _on_both_sides(_other_event)(scene, job_id)
+
+    def changed(task: dict[str, Any]) -> None:
+        plan = task["work"]["plan"]
+        if kind == "profile":
+            plan["parameters"]["class_share"] = "0.5"
+            plan["parameters"]["size_share"] = "0.25"
+        else:
+            plan["releases"] = ["confusion"]
+
+    _of_task(changed)(scene, job_id)
     run(scene, _never)
     assert scene.end(job_id) == ("failed", "failed", ["reserve", "void"])
 
@@ -202,10 +260,41 @@ def test_an_event_that_would_cost_one_row_what_was_reserved_for_a_unit_of_two_ro
     untouched = profile(scene, "untouched")
     run(scene)
     assert scene.end(untouched) == ("succeeded", None, ["reserve", "charge"])
-    job_id = profile(scene)
-    _on_both_sides(_twice_the_event)(scene, job_id)
-    run(scene, _never)
+    with wrongly_priced(twice):
+        job_id = profile(scene)
+    with patch.object(ProfileKind, "is_planned", lambda *_: True):
+        run(scene, _never)
     assert scene.end(job_id) == ("failed", "failed", ["reserve", "void"])
+
+
+MONTHS = [{"name": "month", "kind": "epoch", "how": "one per month"}]
+
+
+@pytest.mark.parametrize("names_uploads", [True, False])
+def test_a_charge_for_some_uploads_opens_no_other_upload(installation: Installation, names_uploads: bool) -> None:
+    """A job opens the files of the uploads that its queue row names."""
+    dataset = people.declared(installation, partitions=MONTHS if names_uploads else [])["id"]
+    stranger = people.declared(installation)["id"]
+    of_stranger = people.upload(installation, stranger, b"age,income\n9,low\n")["epoch"]
+    first, second = (
+        people.upload(installation, dataset, b"age,income\n" + body.encode())["epoch"]
+        for body in ("1,low\n2,high\n3,low\n", "4,low\n")
+    )
+    scene, scope = Scene(installation, dataset), {"month": [second]} if names_uploads else {}
+    others = [[first, second], [first], [second, second], [], [second, of_stranger], [f"../{stranger}/{of_stranger}"]]
+    if not names_uploads:  # one charge covers all uploads; a job reads those that were there
+        others = [[second, first], [first, first], [first, second, of_stranger], [second]]
+    for at, uploads in enumerate(others):
+        job_id = scene.submit_job(key=f"key-{at}", scope=scope)
+        _of_task(lambda task, uploads=uploads: task["parts"][0].update(epochs=uploads))(scene, job_id)  # type: ignore[misc]
+        with pytest.raises(TaskNotPaid):
+            charge_claimed(installation, claimed(installation))
+        assert scene.end(job_id) == ("running", None, ["reserve"]), uploads
+    honest = scene.submit_job(key="honest", scope=scope)
+    files: list[tuple[Path, ...]] = []
+    run(scene, lambda task, _: files.append(task.parts[0].row_files) or perform_here(task))  # type: ignore[func-returns-value]
+    assert scene.end(honest) == ("succeeded", None, ["reserve", "charge"])
+    assert [path.stem for [*paths] in files for path in paths] == [*([] if names_uploads else [first]), second]
 
 
 def test_a_job_that_was_not_touched_runs(scene: Scene) -> None:

@@ -1,18 +1,18 @@
 """One person is one privacy unit in every format, at an erasure and in hash cells, however an export spells them."""
 
 import io
+from contextlib import AbstractContextManager, nullcontext
+from unittest.mock import patch
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from sqlalchemy import update
 
 from app.core.errors import CellsUnread, InvalidRequest, RowsInvalid, UnreadColumn
 from app.datasets import suspicions
-from app.datasets.catalog import DatasetRow
 from app.datasets.unit_names import RAW
 from app.datasets.upload_bodies import BodyForm
-from app.db.database import Database
+from app.services.datasets import declare
 from app.services.datasets.erase import erase_unit
 from app.services.datasets.show import show_dataset
 from app.services.installation import Installation
@@ -108,9 +108,8 @@ def test_a_name_of_nothing_is_no_person(installation: Installation, name: str) -
 def test_marks_for_missing_names_are_no_person_unless_the_owner_insists(
     installation: Installation, form: BodyForm, unit_form: str | None
 ) -> None:
-    dataset = people.declared(installation, privacy_unit=of_form("text", 2))["id"]
-    if unit_form is None:
-        _forget_form(installation.database, dataset, max_rows=2)
+    with nullcontext() if unit_form else _of_an_earlier_version():
+        dataset = people.declared(installation, privacy_unit=of_form("text", 2))["id"]
     people.upload(installation, dataset, body(["ann"], form), form=form)
     stored = people.row_files_of(installation, dataset)
     names = ["z1", "NA", "", "NA", "nan", "-"]
@@ -179,8 +178,8 @@ def test_a_form_needs_a_column(installation: Installation) -> None:
 
 
 def test_a_dataset_of_an_earlier_version_keeps_every_spelling_and_says_so(installation: Installation) -> None:
-    dataset = people.declared(installation, privacy_unit=of_form(None))["id"]
-    _forget_form(installation.database, dataset)
+    with _of_an_earlier_version():
+        dataset = people.declared(installation, privacy_unit=of_form(None))["id"]
     assert show_dataset(installation, OWNER, dataset).privacy_unit["form"] == RAW
     report = people.upload(installation, dataset, body(["17", "17 ", " 17"], BodyForm.CSV))
     assert report["dropped"] == {"without_unit": 0, "over_bound": 0}
@@ -188,7 +187,6 @@ def test_a_dataset_of_an_earlier_version_keeps_every_spelling_and_says_so(instal
     assert erase_unit(installation, OWNER, dataset, unit="17 ").erased == 1
 
 
-def _forget_form(database: Database, dataset: str, max_rows: int = 1) -> None:
-    with database.write() as session:
-        unit = {"column": "patient", "max_rows": max_rows}
-        session.execute(update(DatasetRow).where(DatasetRow.id == dataset).values(privacy_unit=unit))
+def _of_an_earlier_version() -> AbstractContextManager[object]:
+    """Declarations store units without a form, in the dataset, in the account and in its first entry."""
+    return patch.object(declare, "_stored_unit", lambda unit: {"column": unit.column, "max_rows": unit.max_rows})

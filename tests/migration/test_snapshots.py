@@ -13,12 +13,12 @@ import rfc8785
 from sqlalchemy import select, text
 from sqlalchemy.exc import DBAPIError
 
-from app.datasets.catalog import DatasetRow
+from app.datasets.catalog import Dataset, DatasetRow
 from app.db import migrate, revisions
 from app.db.append_only import append_only_tables
 from app.db.base import Base
 from app.db.database import Database
-from app.ledger import checkpoints, control, statements, tables
+from app.ledger import chain, checkpoints, control, statements, tables
 from app.ledger import reservations as ledger
 from app.ledger.checkpoints import Log
 from app.ledger.tables import BlockRow, BoxRow, EntryKind, MemberRow, PopulationRow, ReservationRow
@@ -163,6 +163,15 @@ def test_every_account_verifies_with_the_balance_of_the_service(
         for account_id in accounts[1]:
             kinds |= verified(session, account_id).kinds.keys()
     assert kinds >= _ENTRY_KINDS
+
+
+def test_datasets_are_declared_as_the_first_entries_of_their_accounts_state(upgraded: Database) -> None:
+    """A charge compares them, also for datasets of the earliest version."""
+    with upgraded.read() as session:
+        datasets = [Dataset(row) for row in session.execute(select(DatasetRow)).scalars()]
+        for dataset in datasets:
+            chain.require_declared(session, tables.account(session, dataset.id), dataset.facts)
+    assert datasets
 
 
 def test_the_root_of_a_log_equals_the_root_over_all_entries(

@@ -72,6 +72,7 @@ FOLDERS: Final = (
     "tests/contract/test_queue_turns.py",
     "tests/contract/test_rules.py",
     "tests/contract/test_states.py",
+    "tests/contract/test_tampered_rows.py",
     "tests/contract/test_two_accounts.py",
     "tests/contract/test_upload_erasure.py",
 )

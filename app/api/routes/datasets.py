@@ -224,6 +224,7 @@ async def upload_terms(
         UploadEmpty,
         CellsUnread,
         UploadRepeated,
+        BalanceMismatch,
         *JSON_BODY,
         *REPEATABLE,
     ),

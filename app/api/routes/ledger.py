@@ -11,7 +11,7 @@ from fastapi import APIRouter, Depends, Header, Query, Request, Response
 from fastapi.responses import PlainTextResponse, StreamingResponse
 
 from app.api.capacity import Work
-from app.api.problems import JSON_BODY, REPEATABLE, SPENDING, documented
+from app.api.problems import JSON_BODY, QUOTED, REPEATABLE, SPENDING, documented
 from app.api.requests import BodyRoute, By, Caller, Idempotency, KeptHeads, OptionalIdempotency, Page, limited, sent
 from app.api.streams import exported
 from app.core import json_text, limits
@@ -118,9 +118,7 @@ def change_cap(by: By, account: str, body: wire.CapIn, request: OptionalIdempote
 reservation_routes = APIRouter(prefix="/ledger/{dataset}", tags=["ledger"], route_class=BodyRoute)
 
 
-@reservation_routes.post(
-    "/quotes", responses=documented(NotFound, RoleMissing, DatasetDeleted, AccountantMismatch, *JSON_BODY)
-)
+@reservation_routes.post("/quotes", responses=documented(*QUOTED, AccountantMismatch))
 def create_quote(by: By, dataset: str, body: wire.ExternalIn) -> wire.ExternalQuote:
     """Quote an external mechanism: its price, and whether it fits. A quote costs nothing."""
     return external.quote_external(*by, dataset, body)

@@ -6,14 +6,13 @@ from fastapi import APIRouter, Depends, Request, Response
 from fastapi.responses import StreamingResponse
 
 from app.api.capacity import Work
-from app.api.problems import JSON_BODY, SPENDING, documented
+from app.api.problems import JSON_BODY, QUOTED, SPENDING, documented
 from app.api.requests import BodyRoute, By, Caller, Idempotency, NameFilter, Page, limited, sent
 from app.api.streams import job_events
 from app.core.errors import (
     AccountantMismatch,
     AdjacencyMismatch,
     BalanceMismatch,
-    DatasetDeleted,
     JobFinished,
     NoRowsYet,
     NotFound,
@@ -44,9 +43,7 @@ def list_algorithms(_: Caller) -> wire.AlgorithmList:
 
 @training_routes.post(
     "/plans",
-    responses=documented(
-        NotFound, RoleMissing, DatasetDeleted, AccountantMismatch, AdjacencyMismatch, NotSupported, *JSON_BODY
-    ),
+    responses=documented(*QUOTED, AccountantMismatch, AdjacencyMismatch, NotSupported),
 )
 def create_plan(by: By, body: wire.PlanIn) -> wire.PlanOut:
     """Quote a training job: its parameters, its releases and its price. Reads no row and costs nothing."""
@@ -118,9 +115,7 @@ async def watch_job(request: Request, by: By, job_id: str) -> StreamingResponse:
 profile_routes = APIRouter(tags=["profiles"], route_class=BodyRoute)
 
 
-@profile_routes.post(
-    "/datasets/{dataset}/profiles/quote", responses=documented(NotFound, RoleMissing, DatasetDeleted, *JSON_BODY)
-)
+@profile_routes.post("/datasets/{dataset}/profiles/quote", responses=documented(*QUOTED))
 def quote_profile(by: By, dataset: str, body: wire.ProfileIn) -> wire.ProfileQuoteOut:
     """Quote a profile: its releases and its price. Reads no row and costs nothing."""
     return show_profile_quote(*by, dataset, body)
@@ -152,7 +147,7 @@ def show_profile(by: By, profile_id: str) -> wire.ProfileOut:
 
 evaluation_routes = APIRouter(tags=["evaluations"], route_class=BodyRoute)
 
-_QUOTED = documented(NotFound, RoleMissing, DatasetDeleted, *JSON_BODY)
+_QUOTED = documented(*QUOTED)
 _SUBMITTED = documented(NotFound, RoleMissing, NoRowsYet, *SPENDING)
 
 

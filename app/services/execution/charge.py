@@ -1,20 +1,21 @@
 """Charges a claimed job in one transaction, if its reservations pay for every release of its task."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from fractions import Fraction
 from pathlib import Path
 from types import MappingProxyType
+from typing import Any
 
 from sqlalchemy.orm import Session
 
 from app.access import grants
 from app.access.grants import TRAIN
 from app.core.dask_cluster import DaskCluster
-from app.core.errors import Frozen, GrovekeeperError, LeaseLost, NotFound, RoleMissing, Unauthenticated
+from app.core.errors import Frozen, GrovekeeperError, LeaseLost, NotFound, RoleMissing, Unauthenticated, Unavailable
 from app.datasets import catalog, row_files
-from app.datasets.catalog import DatasetRow
+from app.datasets.catalog import Dataset, DatasetRow
 from app.db.locks import lock_rows
 from app.forests import catalogue, released_forest
 from app.forests.contract.plan import PlanInvalid
@@ -22,9 +23,11 @@ from app.jobs import queue
 from app.jobs.queue import Claim
 from app.jobs.states import EndReason
 from app.jobs.tables import JobPart, JobRow
-from app.ledger import reservations, rules, statements, tables
+from app.ledger import chain, reservations, rules, statements, tables
 from app.ledger.tables import ReservationRow
 from app.privacy import accountants, events
+from app.privacy.calibration import AccountRequest, price_of, stated_price
+from app.privacy.partitions import Scope
 from app.services.installation import Installation
 from app.services.jobs import kinds, notices
 from app.services.jobs.kinds import JobKind
@@ -112,48 +115,85 @@ def _hold_submitter(installation: Installation, session: Session, row: JobRow) -
 
 
 def require_paid(session: Session, row: JobRow) -> None:
-    """Compares every part of a job with its reservation, and recomputes the event of a forest and the loss of events.
+    """Compares what decides which rows a job reads, how noise is scaled and what is shown with what was reserved.
 
-    Runs in the transaction that charges the job, so a job with a changed queue row or a wrongly priced event reads no
-    private row. What the job draws is held to the event while it is drawn (:mod:`app.forests.noise.randomness`).
+    Runs in the transaction that charges the job, so a job with a changed queue row, a wrongly priced event, or a
+    dataset that is not as its account states reads no private row. Every part is what its reservation, which the charge
+    compares with its entry, pays for; the work is planned again. What the job draws is held to the event while it is
+    drawn (:mod:`app.forests.noise.randomness`). Words (names, warnings) and numbers of earlier releases are believed.
 
     Raises:
-        TaskNotPaid: a part has no reservation, or another event, scope, price or account than its reservation, or an
-            event that costs one privacy unit more than the reserved amount; the parameters of a forest cost another
-            event; or a reservation has no part.
+        TaskNotPaid: a part or the work differs, the event costs one privacy unit more than the reserved amount, or a
+            reservation has no part.
+        BalanceMismatch: a dataset differs from what the first entry of its account states.
     """
     by_id = {reservation.id: reservation for reservation in tables.reservations_of(session, [row.id])}
     named = [part.reservation_id for part in row.parts]
-    if by_id.keys() != set(named) or len(by_id) != len(named):
+    if not named or by_id.keys() != set(named) or len(by_id) != len(named):
         raise TaskNotPaid
-    for part, event in zip(row.parts, kinds.events_of(row), strict=True):
-        _require_paid(session, by_id[part.reservation_id], part, event=event)
-    if row.kind == "train":
-        schema = catalog.find(session, row.dataset_id).schema
-        try:
-            catalogue.require_priced(catalogue.read_plan(row.task["work"]["plan"]), schema)
-        except PlanInvalid:
-            raise TaskNotPaid from None
-
-
-def _require_paid(session: Session, reservation: ReservationRow, part: JobPart, *, event: object) -> None:
-    dataset = catalog.find(session, part.dataset)
-    limit = statements.highest_cap(session, part.dataset)
-    is_same = (
-        reservation.account_id == part.dataset
-        and part.price["accountant"] == limit.accountant
-        and reservation.amount == kinds.steps_of(part.price)
-        and reservation.event == event
-        and reservation.scope == part.scope
-    )
-    accountant = accountants.by_name(limit.accountant)
     try:
-        loss = accountant.loss(events.from_json(event), adjacency=dataset.adjacency)
-    except events.UnknownPrivacyEvent:
-        raise TaskNotPaid from None
-    of_unit = accountant.group(dataset.max_rows) * loss
-    if not is_same or of_unit > Fraction(reservation.amount, 10**accountant.PLACES):
+        is_paid = _is_paid(session, row, by_id)
+    except Unavailable:
+        raise
+    except (GrovekeeperError, ArithmeticError, KeyError, TypeError, ValueError):  # not of the form of a task
+        is_paid = False
+    if not is_paid:
         raise TaskNotPaid
+
+
+def _is_paid(session: Session, row: JobRow, by_id: Mapping[str, ReservationRow]) -> bool:
+    datasets = [catalog.find(session, part.dataset) for part in row.parts]
+    parts = zip(row.parts, datasets, kinds.events_of(row), strict=True)
+    for position, (part, dataset, event) in enumerate(parts):
+        reservation = by_id[part.reservation_id]
+        asked = (position, row.submitted_by, row.purpose)
+        stated = (reservation.part, reservation.reserved_by, (reservation.details or {}).get("purpose"))
+        if asked != stated or not _is_part_paid(session, reservation, dataset, part, event=event):
+            return False
+    first, n_trees = datasets[0], row.task["work"]["plan"].get("n_trees", 0)
+    of_job = (row.dataset_id, row.dataset_name, row.n_trees)
+    terms = [_terms(dataset, part.price) for dataset, part in zip(datasets, row.parts, strict=True)]
+    is_planned = kind_of(row.kind).is_planned(session, row, first.schema, terms)
+    return is_planned and of_job == (first.id, first.name, n_trees)
+
+
+def _is_part_paid(
+    session: Session, reservation: ReservationRow, dataset: Dataset, part: JobPart, *, event: object
+) -> bool:
+    chain.require_declared(session, tables.account(session, dataset.id), dataset.facts)
+    accountant = accountants.by_name(statements.highest_cap(session, dataset.id).accountant)
+    terms = _terms(dataset, part.price)
+    paid = JobPart(
+        dataset=reservation.account_id,
+        dataset_name=dataset.name,
+        scope=reservation.scope,
+        epochs=_paid_uploads(session, dataset, reservation.scope, n_uploads=len(part.epochs)),
+        price=stated_price(terms.epsilon, reservation.amount, accountant=accountant.NAME, delta=terms.delta),
+        reservation_id=reservation.id,
+    )
+    amount = price_of(terms.epsilon, accountant=accountant.NAME, delta=terms.delta)
+    if part != paid or reservation.event != event or reservation.amount != amount:
+        return False
+    of_unit = accountant.group(dataset.max_rows) * accountant.loss(events.from_json(event), adjacency=dataset.adjacency)
+    return of_unit <= Fraction(reservation.amount, 10**accountant.PLACES)
+
+
+def _paid_uploads(session: Session, dataset: Dataset, scope: Scope, *, n_uploads: int) -> Sequence[str]:
+    """The uploads that a scope covers, each once, in the order of their arrival.
+
+    Without a partition by upload, the scope covers rows of all uploads, and those that came after the reservation, too;
+    a part reads the first ones.
+    """
+    uploads = dataset.uploads_in(scope, catalog.upload_ids(session, dataset.id))
+    return uploads[:n_uploads] if dataset.partitions.epoch_partition is None else uploads
+
+
+def _terms(dataset: Dataset, price: Mapping[str, Any]) -> AccountRequest:
+    """What a dataset's account pays for, as the plan of the job was made from it; the size decides no event."""
+    delta = None if price["delta"] is None else Fraction(price["delta"])
+    return AccountRequest(
+        Fraction(price["epsilon"]), None, price["accountant"], delta, dataset.adjacency, dataset.max_rows
+    )
 
 
 def _require_open(session: Session, row: JobRow, *, at: datetime) -> None:

@@ -15,8 +15,10 @@ from sqlalchemy.orm import Session
 from app.core import stamps
 from app.core.errors import GrovekeeperError
 from app.datasets import catalog
+from app.forests.data.schema import Schema
 from app.jobs.tables import JobRow
 from app.privacy import accountants, events, receipts
+from app.privacy.calibration import AccountRequest
 from app.privacy.guarantees import Output
 from app.services.guarantees import of_charged
 from app.services.installation import Installation
@@ -44,6 +46,11 @@ class JobOutput(Protocol):
 
 class JobKind(Protocol):
     """One kind of job."""
+
+    def is_planned(self, session: Session, row: JobRow, schema: Schema, terms: Sequence[AccountRequest]) -> bool:
+        """Whether the stored work is what planning makes of its parameters, for the first part's schema and the terms
+        on which each part is paid. Raises an error of any kind where the work is not of its form.
+        """
 
     def inputs(self, row: JobRow) -> Sequence[str]:
         """Digests of the artifacts that the child reads; they are copied to the job's folder before the charge."""

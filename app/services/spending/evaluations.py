@@ -21,7 +21,9 @@ from app.forests.catalogue import public_facts
 from app.forests.contract.algorithm import PublicFacts
 from app.forests.data.schema import Schema
 from app.forests.evaluation import (
+    ACCURACY,
     AUROC,
+    BEST,
     CONFUSION,
     Evaluation,
     EvaluationInvalid,
@@ -32,8 +34,9 @@ from app.forests.evaluation import (
 from app.forests.profile import Profile
 from app.jobs import queue
 from app.jobs.tables import JobPart, JobRow
+from app.privacy.calibration import AccountRequest
 from app.privacy.events import Adjacency
-from app.registry import releases
+from app.registry import models, releases
 from app.registry.tables import EvaluationRow, ModelRow, ProfileRow
 from app.services import guarantees
 from app.services.installation import Installation
@@ -205,8 +208,12 @@ def _plan_evaluation(
 def _planned_part(asked: Asked, body: EvaluationIn | SelectionIn) -> tuple[EvaluationPlan, PricedPart]:
     """The releases and the part that pays for them."""
     part = price_part(asked, body)
-    plan = _plan(body, public_facts(part.account_request, asked.dataset.schema, Adjacency.ADD_REMOVE_ONE))
+    plan = _plan(body, _facts(part.account_request, asked.dataset.schema))
     return plan, part.paying_for(plan.event)
+
+
+def _facts(paid: AccountRequest, schema: Schema) -> PublicFacts:
+    return public_facts(paid, schema, Adjacency.ADD_REMOVE_ONE)
 
 
 def _plan(body: EvaluationIn | SelectionIn, facts: PublicFacts) -> EvaluationPlan:
@@ -244,6 +251,19 @@ class ReleasedEvaluation:
 
 class EvaluationKind:
     """Jobs that count a model's answers or choose the best of several models."""
+
+    def is_planned(self, session: Session, row: JobRow, schema: Schema, terms: Sequence[AccountRequest]) -> bool:
+        """See :class:`app.services.jobs.kinds.JobKind`."""
+        [paid], work = terms, row.task["work"]
+        stored, named = EvaluationPlan.from_json(work["plan"]), work["models"]
+        facts, has_accuracy = _facts(paid, schema), ACCURACY in stored.releases
+        if BEST in stored.releases:
+            planned = plan_best(len(named), facts, winner_accuracy=has_accuracy)
+        else:
+            planned = plan_tables(stored.releases, facts, score_bins=stored.score_bins)
+        are_named = all(models.find(session, model["id"]).digest == model["digest"] for model in named)
+        is_whole = are_named and planned.n_models == len(named) and tuple(work["classes"]) == schema.label.classes
+        return is_whole and planned == stored
 
     def inputs(self, row: JobRow) -> Sequence[str]:
         """See :class:`app.services.jobs.kinds.JobKind`: the models' artifacts."""

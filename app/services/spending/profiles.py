@@ -18,9 +18,11 @@ from app.core.errors import GrovekeeperError
 from app.forests import profile
 from app.forests.bins import quantile_bins
 from app.forests.catalogue import public_facts
+from app.forests.contract.algorithm import PublicFacts
 from app.forests.data.schema import Schema
 from app.forests.profile import Profile, ProfileInvalid, ProfilePlan
 from app.jobs.tables import JobRow
+from app.privacy.calibration import AccountRequest
 from app.privacy.events import Adjacency
 from app.registry import releases
 from app.registry.tables import ProfileRow
@@ -101,9 +103,12 @@ def released_profile(row: ProfileRow) -> Profile:
 def _plan_profile(asked: Asked, body: ProfileIn) -> tuple[ProfilePlan, PricedPart]:
     """Plans the release and prices it, from public facts alone."""
     part = price_part(asked, body)
-    facts = public_facts(part.account_request, asked.dataset.schema, Adjacency.ADD_REMOVE_ONE)
-    plan = profile.plan(body.parameters, facts)
+    plan = profile.plan(body.parameters, _facts(part.account_request, asked.dataset.schema))
     return plan, part.paying_for(plan.event)
+
+
+def _facts(paid: AccountRequest, schema: Schema) -> PublicFacts:
+    return public_facts(paid, schema, Adjacency.ADD_REMOVE_ONE)
 
 
 @dataclass(frozen=True)
@@ -124,6 +129,11 @@ class ReleasedProfile:
 
 class ProfileKind:
     """Jobs that release a profile: bins, class counts and a size."""
+
+    def is_planned(self, session: Session, row: JobRow, schema: Schema, terms: Sequence[AccountRequest]) -> bool:
+        """See :class:`app.services.jobs.kinds.JobKind`."""
+        [paid], stored = terms, ProfilePlan.from_json(row.task["work"]["plan"])
+        return profile.plan(stored.parameters, _facts(paid, schema)) == stored
 
     def inputs(self, row: JobRow) -> Sequence[str]:
         """See :class:`app.services.jobs.kinds.JobKind`: none."""

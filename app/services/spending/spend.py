@@ -28,7 +28,7 @@ from app.access import grants, idempotency
 from app.access.grants import TRAIN, Principal, Role
 from app.access.idempotency import Answer, IdempotentRequest
 from app.access.tables import AnswerRow, GrantRow, KeyRow
-from app.core import amounts, limits, stamps
+from app.core import limits, stamps
 from app.core.errors import DatasetDeleted, GrovekeeperError, NoRowsYet, TooManyRequests, Unavailable
 from app.core.stamps import is_reference
 from app.datasets import catalog
@@ -38,12 +38,11 @@ from app.db.locks import lock_names, lock_rows
 from app.jobs import queue
 from app.jobs.states import UNFINISHED, JobState
 from app.jobs.tables import JobPart, JobRow, part_fields
-from app.ledger import reservations
+from app.ledger import chain, reservations
 from app.ledger.reservations import NewReservation
 from app.ledger.tables import AccountRow
-from app.privacy import accountants
 from app.privacy.accountants import SplitDelta
-from app.privacy.calibration import AccountRequest, price_of
+from app.privacy.calibration import AccountRequest, price_of, stated_price
 from app.privacy.events import Event
 from app.privacy.partitions import Scope
 from app.services.authorization import refreshed
@@ -97,6 +96,9 @@ def read_asked(
 
     Returns:
         The caller with its present roles, and the datasets in the order of the references.
+
+    Raises:
+        BalanceMismatch: a dataset differs from what the first entry of its account states.
     """
     key, rows = _query_asked(session, caller, [reference for reference in references if is_reference(reference)])
     principal = grants.confirm_row(session, caller, key, now=installation.database.now)
@@ -106,10 +108,13 @@ def read_asked(
         if row is None:
             dataset_id = catalog.find(session, reference).id
             row = _query_asked(session, caller, [dataset_id])[1][dataset_id]
-        _, dataset, role, uploads, accountant, delta, set_aside = row
+        _, dataset_row, role, uploads, account = row
         grants.check(principal, None if role is None else Role(role), roles, kind="dataset")
-        split = SplitDelta(None if delta is None else Fraction(delta), Fraction(set_aside or 0))
-        asked.append(Asked(catalog.Dataset(dataset), catalog.uploads_of_text(uploads), accountant, split.converted_at))
+        dataset = catalog.Dataset(dataset_row)
+        chain.require_declared(session, account, dataset.facts)
+        delta = None if account.delta is None else Fraction(account.delta)
+        converted_at = SplitDelta(delta, Fraction(account.delta_set_aside or 0)).converted_at
+        asked.append(Asked(dataset, catalog.uploads_of_text(uploads), account.accountant, converted_at))
     return principal, asked
 
 
@@ -120,9 +125,7 @@ _ASKED = (
         DatasetRow,
         GrantRow.role,
         catalog.uploads_as_text(),
-        AccountRow.accountant,
-        AccountRow.delta,
-        AccountRow.delta_set_aside,
+        AccountRow,
     )
     .select_from(KeyRow)
     .outerjoin(DatasetRow, DatasetRow.id.in_(_references) | DatasetRow.living_name.in_(_references))
@@ -194,13 +197,7 @@ class RequestedPart:
     @property
     def price(self) -> PriceOut:
         """The price as answers show it: exactly the requested (ε, δ), in the account's unit."""
-        return PriceOut(
-            accountant=self.accountant,
-            unit=accountants.by_name(self.accountant).UNIT,
-            amount=accountants.amount_text(self.accountant, self.amount),
-            epsilon=amounts.to_text(self.epsilon),
-            delta=None if self.delta is None else amounts.to_text(self.delta),
-        )
+        return PriceOut(**stated_price(self.epsilon, self.amount, accountant=self.accountant, delta=self.delta))
 
     @property
     def account_request(self) -> AccountRequest:

@@ -15,10 +15,12 @@ from app.datasets import catalog
 from app.forests import catalogue, released_forest
 from app.forests.bins.quantile_bins import ReusedProfile
 from app.forests.catalogue import PlanRequest, plan
-from app.forests.contract.plan import Plan
+from app.forests.contract.plan import Plan, UnlabelledPlan
+from app.forests.data.schema import Schema
 from app.forests.profile import Profile
 from app.jobs.tables import JobRow
 from app.privacy import guarantees
+from app.privacy.calibration import AccountRequest
 from app.privacy.partitions import Scope, are_disjoint
 from app.registry import models, releases
 from app.registry.tables import ModelRow, ProfileRow
@@ -278,6 +280,15 @@ class StoredArtifact:
 class TrainKind:
     """Jobs that grow a forest and register a model."""
 
+    def is_planned(self, session: Session, row: JobRow, schema: Schema, terms: Sequence[AccountRequest]) -> bool:
+        """See :class:`app.services.jobs.kinds.JobKind`."""
+        work = row.task["work"]
+        planned = catalogue.read_plan(work["plan"])
+        catalogue.require_priced(planned, schema)
+        is_named = planned.profile is None or planned.profile.id == work["profile"]
+        paid = [_terms(planned), *([] if planned.unlabelled is None else [_terms(planned.unlabelled)])]
+        return is_named and row.algorithm == planned.algorithm and paid == terms
+
     def inputs(self, row: JobRow) -> Sequence[str]:
         """See :class:`app.services.jobs.kinds.JobKind`: none."""
         return ()
@@ -312,6 +323,10 @@ class TrainKind:
     def output(self, fields: dict[str, Any]) -> StoredArtifact:
         """See :class:`app.services.jobs.kinds.JobKind`."""
         return StoredArtifact(**fields)
+
+
+def _terms(part: Plan | UnlabelledPlan) -> AccountRequest:
+    return AccountRequest(part.epsilon, None, part.accountant, part.delta, part.adjacency, part.max_rows)
 
 
 def _profile_of_model(session: Session, row: JobRow) -> ProfileRow | None:
