@@ -152,6 +152,7 @@ PATHS = [
     ("rpf", "pure", {"max_depth": 4, "splits": "node"}),
     ("rpf", "gdp", {"max_depth": 4, "splits": "node", "pairs": "none"}),
     ("rpf", "pure", {"max_depth": 4, "at_once": 1, "pairs": "none"}),
+    ("rpf", "pure", {"max_depth": 8, "at_once": 1, "pairs": "none"}),
     ("rpf", "zcdp", {"max_depth": 5, "at_once": 2, "pairs": "none"}),
     ("rpf", "pure", {"max_depth": 7, "at_once": 2, "pairs": "none"}),
     ("mrf", "pure", {"max_depth": 6}),

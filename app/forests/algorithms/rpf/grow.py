@@ -126,7 +126,7 @@ class LevelTrees:
         for stage, (n_splits, scale) in enumerate(zip(self._stages, self._scales.levels, strict=True)):
             goes_on = goes_on and bool(alive.any())
             n_leaves = 1 << len(chosen) if n_selections == stage and not goes_on else 0
-            self._forfeit(stage, n_leaves, int(goes_on), randomness)
+            self._forfeit(stage, n_leaves, int(not goes_on), randomness)
             if not goes_on:
                 continue
             picked = self._select(n_splits, scale, alive, level=len(chosen), rows=rows, randomness=randomness)
@@ -148,9 +148,9 @@ class LevelTrees:
         return ReweightedTree(*candidates.splits(per_node), counts, selections)
 
     def _forfeit(self, stage: int, n_leaves: int, n_selections: int, randomness: Randomness) -> None:
-        """Forfeits the draws of a stage that are neither of the tree's leaves nor of its selection."""
+        """Forfeits the leaves of a stage but the tree's ``n_leaves``, and the selection of a tree that has ended."""
         cells = ((1 << sum(self._stages[:stage])) - n_leaves) * self._encoding.schema.n_classes
-        forfeit_ends(self._scales, stage, cells, (1 if stage < len(self._stages) else 0) - n_selections, randomness)
+        forfeit_ends(self._scales, stage, cells, n_selections, randomness)
 
     def _descend(self, rows: ReweightedRows, level: int, choice: int | None) -> None:
         feature, threshold, equals = self._encoding.candidates.splits([choice] * (1 << level))
@@ -307,7 +307,7 @@ def forfeit_ends(scales: PathScales, spent: int, cells: int, n_selections: int, 
         n_selections: further selections of paths that have ended.
         randomness: of the job.
     """
-    if spent > 0 or not scales.levels:  # a path without a selection is no end of a tree that has levels
+    if spent > 0:  # a path without a selection ends only where it is the whole tree
         forfeit(randomness, DiscreteLaplace, inverse_scale=scales.leaves[spent], count=cells)
     if spent < len(scales.levels):
         forfeit(randomness, PermuteAndFlip, inverse_scale=scales.levels[spent], count=n_selections)
