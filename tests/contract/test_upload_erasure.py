@@ -89,7 +89,9 @@ def test_uploads_that_were_judged_before_an_erasure_keep_their_judgement(
     assert report["dropped"] == {"without_unit": 0, "over_bound": 1}, "one place of three was taken by the second"
 
 
-@pytest.mark.parametrize("covered_by", ["queued job", "charged job", "external charge", "job during the erasure"])
+@pytest.mark.parametrize(
+    "covered_by", ["queued job", "claimed job", "charged job", "external charge", "job during the erasure"]
+)
 def test_the_places_of_an_upload_stay_taken_if_anything_may_depend_on_it(
     installation: Installation, dataset: str, monkeypatch: pytest.MonkeyPatch, covered_by: str
 ) -> None:
@@ -101,8 +103,10 @@ def test_the_places_of_an_upload_stay_taken_if_anything_may_depend_on_it(
         monkeypatch.setattr(erasure, "erase_upload", _after(lambda: scene.submit_job(key="job"), erasure.erase_upload))
     else:
         scene.submit_job(key="job")
+        if covered_by != "queued job":
+            claim = claimed(installation)
         if covered_by == "charged job":
-            charge_claimed(installation, claimed(installation))
+            charge_claimed(installation, claim)
     answer = erase_upload(installation, OWNER, dataset, upload=upload)
     assert answer.places == "taken"
     assert "places of their units stay taken" in answer.stays
