@@ -6,6 +6,9 @@ for the job, one line of JSON on standard input, which stays open: when the inpu
 needs no child, and this process ends at once. The next byte says that the job begins, before its rows are read; each
 finished tree is one more byte. Until the modules are loaded, standard error is that of the worker; afterwards it is
 discarded, and the exit code is success or one opaque failure, whatever went wrong.
+
+Before the task, a line may name what a job needs: this process tries to use it, as the job will, and answers with one
+byte. It knows neither the task nor a key, and gets the lines of further jobs until one of them is charged.
 """
 
 import ctypes
@@ -14,7 +17,9 @@ import logging
 import os
 import signal
 import sys
+import tempfile
 import threading
+from pathlib import Path
 
 from app.core import logging as logs
 from app.core.memory import forbid_core_dumps, return_large_blocks, share_arenas, without_collection
@@ -44,14 +49,15 @@ def main(supervisor_pid: int) -> None:
     share_arenas(1)  # threads of growth keep what they free: with two, `rpf` took 17 % more at ten million rows
     has_task = threading.Event()
     _load_or_exit(has_task)
-    _discard_standard_error()
     _tell()
+    text = _looked_for_jobs()
+    has_task.set()
+    _discard_standard_error()
     try:
         from app.services.jobs.task import JobTask
         from app.services.releases.release import perform
 
-        task = JobTask.from_text(sys.stdin.readline())
-        has_task.set()
+        task = JobTask.from_text(text)
         os.chdir(task.folder)
         _tell()
         perform(task, on_tree_done=_tell)
@@ -72,8 +78,43 @@ def _load_or_exit(has_task: threading.Event) -> None:
         os._exit(_FAILURE)
 
 
+def _looked_for_jobs() -> str:
+    """Looks at what jobs need until there is a task, one of them; returns the task."""
+    while (line := sys.stdin.readline()).startswith("look "):
+        try:
+            look(line.removeprefix("look "))
+        except Exception:  # noqa: BLE001  (whatever is missing, the job is not charged)
+            logs.configure("INFO")
+            _log.exception("the process of a job cannot use what the job needs")
+            os._exit(_FAILURE)
+        _tell()
+    return line
+
+
+def look(text: str) -> None:
+    """Enters the folder of a job, takes room for its output twice, and opens the files of its rows, without their key.
+
+    A limit of the account or the service shows here: of the size of a file, of room, or another encoding of paths.
+    """
+    from app.services.jobs.task import Needs
+
+    needs = Needs.from_text(text)
+    os.chdir(needs.folder)
+    with tempfile.TemporaryFile(dir=needs.folder) as output, tempfile.TemporaryFile(dir=needs.folder) as stored:
+        for file in (output, stored):
+            _take_room(file.fileno(), needs.output_bytes)
+    for name in needs.files:
+        with Path(name).open("rb") as rows:
+            rows.read(1)
+
+
+def _take_room(descriptor: int, n_bytes: int) -> None:
+    if n_bytes and hasattr(os, "posix_fallocate"):
+        os.posix_fallocate(descriptor, 0, n_bytes)
+
+
 def _discard_standard_error() -> None:
-    """Before the task is read, because later messages of libraries may quote rows."""
+    """Before the task is parsed, because later messages of libraries may quote rows."""
     null = os.open(os.devnull, os.O_WRONLY)
     os.dup2(null, 2)
     os.close(null)

@@ -38,7 +38,7 @@ WAIT_S: Final = 600.0
 """Longest time that a child waits for a job."""
 
 LOADED: Final = b"."
-"""What a child writes when it has loaded its code."""
+"""What a child writes when it has loaded its code, and when it could use what a job needs."""
 
 _log = logging.getLogger(__name__)
 _POLL_S = 0.1
@@ -100,9 +100,32 @@ class Children:
             self.stop()
             self._begin()
         if not self._has_loaded:
-            self._wait_for_code(look)
+            self._has_loaded = self._answers(look)
+        if not self._has_loaded:
+            raise CodeNotLoaded
 
-    def _wait_for_code(self, look: Callable[[], None]) -> None:
+    def look(self, needs: Needs, look: Callable[[], None]) -> None:
+        """Waits until the child that has loaded could use what a job needs, as the job will.
+
+        Raises:
+            Unavailable: it could not, and its log says why, or it took too long.
+        """
+        assert self._waiting is not None
+        assert self._waiting.stdin is not None
+        try:
+            with contextlib.suppress(BrokenPipeError):
+                self._waiting.stdin.write(f"look {needs.to_text()}\n".encode())
+                self._waiting.stdin.flush()
+            is_usable = self._answers(look)
+        except BaseException:
+            self.stop()  # the answer would be taken for that of the next job
+            raise
+        if not is_usable:
+            _log.error("a job waits, uncharged: its process cannot use the folder, the room or the rows of the job")
+            raise Unavailable("the process of a job cannot use what the job needs")
+
+    def _answers(self, look: Callable[[], None]) -> bool:
+        """Whether the child that waits answers with its byte; if not, it is stopped."""
         child, until = self._waiting, time.monotonic() + limits.CHILD_LOAD_S
         assert child is not None
         assert child.stdout is not None
@@ -112,11 +135,11 @@ class Children:
                 look()
                 if time.monotonic() > until:
                     self.stop()
-                    raise CodeNotLoaded
-        self._has_loaded = os.read(child.stdout.fileno(), 1) == LOADED
-        if not self._has_loaded:
-            self.stop()
-            raise CodeNotLoaded
+                    return False
+        if os.read(child.stdout.fileno(), 1) == LOADED:
+            return True
+        self.stop()
+        return False
 
     def take(self) -> "subprocess.Popen[bytes]":
         """The child that has loaded, for one job."""
@@ -159,7 +182,7 @@ def end_child(child: "subprocess.Popen[bytes]") -> None:
 
 
 def _new_child() -> "subprocess.Popen[bytes]":
-    # Standard error is the worker's until the child has loaded its code, and discarded from then on.
+    # Standard error is the worker's until the child gets its task, and discarded from then on.
     # A child inherits the mask, from its first instruction on: Ctrl-C in a terminal, and a service manager that signals
     # every process of a service, reach the worker alone, which finishes the job or kills the child.
     before = signal.pthread_sigmask(signal.SIG_BLOCK, TERMINAL_SIGNALS)
@@ -243,7 +266,8 @@ class Supervisor:
 
         Raises:
             CodeNotLoaded: this machine cannot run jobs now.
-            Unavailable: the cluster cannot be reached or has no worker, or a worker cannot read the rows.
+            Unavailable: the child cannot use what the job needs; the cluster cannot be reached or has no worker, or one
+                cannot read the rows.
             LeaseLost: the job was cancelled, or another worker has it.
             Stopped: this process was asked to stop.
         """
@@ -258,6 +282,7 @@ class Supervisor:
             look()
 
         CHILDREN.load(look_at_preparation)
+        CHILDREN.look(needs, look)
         if needs.cluster is not None:
             _reach(needs.cluster, needs.files, look)
 

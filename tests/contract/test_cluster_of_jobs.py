@@ -33,6 +33,7 @@ pytestmark = on_one_database
 @pytest.fixture(autouse=True)
 def no_child(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(supervise.CHILDREN, "load", lambda _: None)
+    monkeypatch.setattr(supervise.CHILDREN, "look", lambda *_: None)
 
 
 def with_cluster(scene: Scene, scheduler: str) -> Installation:

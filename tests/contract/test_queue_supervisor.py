@@ -26,6 +26,7 @@ from tests.support.job_kinds import claimed
 
 Popen = subprocess.Popen
 BEGINS = TREE = "os.write(1, b'.');"
+ANSWERS = f"{BEGINS} sys.stdin.readline();"
 FOR_EVER = "time.sleep(60)"
 
 
@@ -129,7 +130,7 @@ def test_a_machine_that_is_prepared_is_shown_before_the_charge(
     shown = list[tuple[bool, bool]]()
 
     def new_child() -> "subprocess.Popen[bytes]":
-        command = [sys.executable, "-ISc", f"import os, sys, time; {until(compiled)}; {BEGINS} sys.stdin.readline()"]
+        command = [sys.executable, "-ISc", f"import os, sys, time; {until(compiled)}; {2 * ANSWERS}"]
         return Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
 
     monkeypatch.setattr(supervise, "_new_child", new_child)

@@ -9,6 +9,7 @@ lost between the two transactions stays charged and fails.
 
 import errno
 import logging
+import os
 import shutil
 import time
 from collections.abc import Callable
@@ -191,7 +192,7 @@ def _needs(installation: Installation, claim: Claim) -> Needs:
         names = [name.as_posix() for part in row.parts for name in row_names(part)]
     store = installation.files
     if isinstance(store, Directory):
-        names = [str(store.local(name)) for name in names]
+        names = [str(store.path(name)) for name in names]
     elif cluster is None:
         names = []  # of copies, which this process has read, or makes later
     return Needs(installation.job_folder(claim.job_id), output_bytes, tuple(names), cluster)
@@ -244,9 +245,9 @@ def _lay_out_inputs(installation: Installation, claim: Claim, lease: Lease) -> b
 
 
 def _try_to_write(folder: Path) -> None:
-    """Writes a file in the folder where the child will store its output."""
+    """Writes a file in a folder where the job will write."""
     files.make_folder(folder)
-    probe = folder / "probe"
+    probe = folder / f"probe-{os.getpid()}"
     probe.write_bytes(bytes(limits.JOB_PROBE_BYTES))
     probe.unlink()
 
@@ -330,6 +331,8 @@ def _require_room(installation: Installation, claim: Claim, lease: Lease, *, sto
             raise OSError(errno.ENOSPC, "too little space for the output of a job")
         if n_bytes:
             installation.store.require_room(needed)
+        if not isinstance(installation.files, Directory):
+            _try_to_write(installation.home / "cache")  # rows may be copied after the charge
 
     try:
         lease.wait_for(look, stopping=stop.begun)

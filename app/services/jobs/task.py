@@ -35,6 +35,17 @@ class Needs:
     files: tuple[str, ...]
     cluster: DaskCluster | None
 
+    def to_text(self) -> str:
+        """One line of JSON, for the child's standard input: what the child itself uses."""
+        read_here = () if self.cluster else self.files
+        return json.dumps({"folder": str(self.folder), "output_bytes": self.output_bytes, "files": read_here})
+
+    @classmethod
+    def from_text(cls, text: str) -> "Needs":
+        """What :meth:`to_text` names."""
+        value = json.loads(text)
+        return cls(Path(value["folder"]), value["output_bytes"], tuple(value["files"]), None)
+
 
 @dataclass(frozen=True)
 class PartRows:

@@ -8,7 +8,14 @@ import threading
 
 import pytest
 
-from app.core.processes import TERMINAL_SIGNALS, Periodic, stop_signals
+from app.core.processes import TERMINAL_SIGNALS, Periodic, scrubbed_environment, stop_signals
+
+
+def test_a_child_reads_paths_in_the_encoding_of_its_parent(monkeypatch: pytest.MonkeyPatch) -> None:
+    encoding = {"LANG": "C.UTF-8", "LC_ALL": "", "LC_CTYPE": "de_DE", "LOCPATH": "/usr/lib/locale", "PYTHONUTF8": "0"}
+    for name, value in encoding.items():
+        monkeypatch.setenv(name, value)
+    assert scrubbed_environment().items() >= encoding.items()
 
 
 @pytest.mark.parametrize("first", TERMINAL_SIGNALS)
