@@ -22,6 +22,7 @@ from app.services.installation import Installation
 from app.services.jobs.task import JobTask
 from app.services.spending import spend
 from app.services.spending.profiles import ProfileKind
+from app.services.spending.training import TrainKind
 from tests.support import people
 from tests.support.crash_scene import ADMIN, Scene
 from tests.support.job_kinds import claimed, evaluation, model, perform_here, profile, run
@@ -231,6 +232,14 @@ def test_an_event_that_costs_more_than_was_reserved_reads_no_row(scene: Scene, k
         run(scene, _never)
     for job_id in (first, second):
         assert scene.end(job_id) == ("failed", "failed", ["reserve", "void"])
+
+
+def test_a_price_says_what_was_charged_where_the_work_is_not_planned_again(scene: Scene) -> None:
+    job_id = scene.submit_job(key="k", scope={"shard": [0]})
+    _of_task(_smaller_epsilon)(scene, job_id)
+    with patch.object(TrainKind, "is_planned", lambda *_: True):
+        run(scene, _never)
+    assert scene.end(job_id) == ("failed", "failed", ["reserve", "void"])
 
 
 @pytest.mark.parametrize("kind", ["profile", "evaluation"])
