@@ -210,7 +210,7 @@ READINESS_WAIT_S = 5  # Seconds that ``/readyz`` waits for the database
 MIN_FREE_DISK_BYTES = 64 * 1024 * 1024
 # Free bytes on the disk of the home below which no further part of an upload is taken, so that jobs still find theirs.
 MIN_FREE_UPLOAD_BYTES = 256 * 1024 * 1024
-MAX_UNFINISHED_UPLOADS_PER_KEY = 4  # Uploads of one key in one API process, from their first byte to their answer
+MAX_UNFINISHED_UPLOADS_PER_KEY = 8  # Uploads of one key in one API process, from their first byte to their answer
 # Uploads of one API process that wait for another upload to their dataset; fewer than the threads for uploads.
 MAX_WAITING_UPLOADS = 4
 JOB_PROBE_BYTES = 1024 * 1024  # Bytes that a worker writes to each place of a job's output before the charge
