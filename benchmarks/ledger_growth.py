@@ -10,6 +10,9 @@ same engine, lock and pool, run alternately with the admissions, and on PostgreS
 statement. Every figure is wall-clock time, and in brackets the CPU of this process, which is more reliable on a busy
 machine: SQLite works inside the process, PostgreSQL does not. SQLite syncs every commit to the disk. The PostgreSQL
 server of the tests does not (``fsync`` is off), so its lines show CPU work only.
+
+``python -m benchmarks.ledger_growth --uploads 4000`` measures an account whose cells are hourly uploads instead: a job
+on each upload, and every 24th time a job on all uploads.
 """
 
 import argparse
@@ -19,7 +22,7 @@ import statistics
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
@@ -183,6 +186,47 @@ def measure(name: str, grown: Ledger, *, folder: Path, verified: bool) -> str:
     return f"| {' | '.join(cells)} |"
 
 
+HOURS = 24
+_EVERY_UPLOAD = [{"name": "upload", "kind": "epoch", "how": "by the hour"}]
+
+
+def hourly(name: str, grown: Ledger, n_uploads: int) -> list[str]:
+    """Table rows of the costs of jobs on hourly uploads, four of them, the last with all uploads."""
+    uploads: list[str] = []
+    rows, admissions = [], list[Cost]()
+    for number in range(1, n_uploads + 1):
+        uploads.append(stamps.new(stamps.EPOCH))
+        admissions.append(_admission(grown, (uploads[-1],), f"jb_{number}"))
+        if number % HOURS == 0:
+            admissions.append(_admission(grown, tuple(sorted(uploads)), f"jb_all_{number}"))
+        if number % (n_uploads // 4) == 0:
+            rows.append(_uploads_row(name, grown, tuple(sorted(uploads)), admissions))
+            admissions = []
+    return rows
+
+
+def _admission(grown: Ledger, uploads: tuple[str, ...], job_id: str) -> Cost:
+    """Reserves and charges a job on uploads; returns the cost of the reservation with its commit."""
+    part = ledger.NewReservation(grown.account, 1, {"upload": uploads}, EVENT, job_id)
+    reserve = partial(ledger.reserve, parts=[part], actor="key_analyst")
+    cost = _timed(partial(_in_transaction, grown.database, reserve, write=True))
+    with grown.database.write() as session:
+        ledger.charge_job(session, job_id, actor="worker")
+    return cost
+
+
+def _uploads_row(name: str, grown: Ledger, uploads: tuple[str, ...], admissions: list[Cost]) -> str:
+    largest = max(admissions, key=lambda cost: cost.wall)
+    grown.database.kept.clear()  # as in a new process
+    first = _admission(grown, uploads, f"jb_first_{len(uploads)}")
+    lines = list(history.export_json_lines(grown.installation, OWNER, grown.account))
+    checked = _timed(lambda: verify(iter(lines))).text(1, 0)
+    of_states = max((len(line) for line in lines if b'"kind":"state"' in line), default=0)
+    costs = [_medians(admissions).text(1000), largest.text(1000, 0), first.text(1000, 0)]
+    sizes = [f"{max(map(len, lines)) / 1000:.0f}", f"{of_states / 1000:.0f}", f"{sum(map(len, lines)) / 10**6:.1f}"]
+    return f"| {' | '.join([name, f'{len(uploads):,}', f'{len(lines) - 1:,}', *costs, *sizes, checked])} |"
+
+
 def _in_turns(grown: Ledger) -> tuple[Cost, Cost]:
     """Medians of an admission and of a plain UPDATE, each with its commit, run alternately."""
     database = grown.database
@@ -254,27 +298,46 @@ def main() -> None:
     """Prints the costs on both databases at every size."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--sizes", type=int, nargs="+", default=[10_000, 100_000, 1_000_000])
+    parser.add_argument("--uploads", type=int, help="uploads, one an hour; a multiple of four")
     parser.add_argument("--databases", nargs="+", choices=["sqlite", "postgresql"], default=["sqlite", "postgresql"])
     options = parser.parse_args()
+    if options.uploads is not None:
+        print("| database | uploads | entries | admission ms | largest ms | first of a process ms | longest entry KB "
+              "| longest state KB | export MB | verify s |\n" + "|---" * 10 + "|", flush=True)  # fmt: skip
+        for name, url, home in _places(options.databases):
+            grown = opened(url, home, _EVERY_UPLOAD)
+            print("\n".join(hourly(name, grown, options.uploads)), flush=True)
+            grown.installation.close()
+        return
     print("| database | entries | first read ms | balance ms | admission ms | UPDATE ms | checkpoint ms "
           "| two proofs ms | export s | verify s | bytes an entry |\n" + "|---" * 11 + "|", flush=True)  # fmt: skip
+    for name, url, home in _places(options.databases):
+        grown = opened(url, home)
+        for size in options.sizes:
+            Filler(grown).fill(size)
+            verified = name == "sqlite" or size < max(options.sizes)
+            print(measure(name, grown, folder=home.parent, verified=verified), flush=True)
+        grown.installation.close()
+        if name == "postgresql":
+            print(f"\n{pgbench(url, home.parent)}")
+
+
+def _places(databases: list[str]) -> Iterator[tuple[str, str, Path]]:
+    """The name, the address and the home of an empty database of each kind."""
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        for name in options.databases:
+        for name in databases:
             url = f"sqlite:///{folder / 'grovekeeper.sqlite3'}"
             if name == "postgresql":
                 url = stack.enter_context(fresh_database(stack.enter_context(running_server())))
-            grown = opened(url, folder / name)
-            for size in options.sizes:
-                Filler(grown).fill(size)
-                verified = name == "sqlite" or size < max(options.sizes)
-                print(measure(name, grown, folder=folder, verified=verified), flush=True)
-            grown.installation.close()
-            if name == "postgresql":
-                print(f"\n{pgbench(url, folder)}")
+            yield name, url, folder / name
 
 
-def opened(url: str, home: Path) -> Ledger:
+_SHARDS: list[dict[str, Any]] = [{"name": "shard", "kind": "hash", "cells": N_CELLS}]
+
+
+def opened(url: str, home: Path, partitions: Sequence[dict[str, Any]] = _SHARDS) -> Ledger:
+    """An installation with one dataset."""
     migrate.upgrade(url)
     installation = open_installation(url, home, pool_size=2)
     declaration = DatasetIn.model_validate(
@@ -285,7 +348,7 @@ def opened(url: str, home: Path) -> Ledger:
                 "label": {"name": "income", "classes": ["low", "high"]},
             },
             "budget": {"accountant": "pure", "epsilon": "1000000"},
-            "partitions": [{"name": "shard", "kind": "hash", "cells": N_CELLS}],
+            "partitions": partitions,
         }
     )
     dataset = json.loads(register_dataset(installation, OWNER, declaration, request=None).body)["id"]

@@ -4,13 +4,13 @@ import tracemalloc
 from pathlib import Path
 
 from app.ledger import reservations as ledger
-from app.ledger import statements
+from app.ledger import statements, tables
 from app.ledger.checkpoints import Log
 from app.services.ledger import history
 from app.services.ledger.heads import checkpoint_of
 from app.verifier.checkpoints import ORIGIN, Checkpoint
 from app.verifier.dataset_replay import verify
-from benchmarks.ledger_growth import OWNER, Filler, opened
+from benchmarks.ledger_growth import OWNER, Filler, hourly, opened
 
 
 def test_a_filled_ledger_is_one_that_the_service_could_have_written(sqlite_database_url: str, tmp_path: Path) -> None:
@@ -30,6 +30,16 @@ def test_a_filled_ledger_is_one_that_the_service_could_have_written(sqlite_datab
     summary = verify(lines, [Checkpoint(f"{ORIGIN}{grown.account}", head.size, head.root, head.at)])
     assert summary.last.sequence == head.size > 900
     assert (summary.tightest.charged, summary.tightest.reserved) == (balance.charged, balance.reserved)
+    grown.installation.close()
+
+
+def test_jobs_on_hourly_uploads_are_measured(sqlite_database_url: str, tmp_path: Path) -> None:
+    grown = opened(sqlite_database_url, tmp_path / "home", [{"name": "upload", "kind": "epoch", "how": "by the hour"}])
+    rows = [row.split(" | ") for row in hourly("sqlite", grown, 48)]
+    assert [(row[1], row[2]) for row in rows] == [("12", "27"), ("24", "55"), ("36", "81"), ("48", "109")]
+    with grown.database.read() as session:
+        entries = tables.entries(session, grown.account, after=0, limit=200)
+    assert {"upload": 48} in [entry.scope for entry in entries]
     grown.installation.close()
 
 

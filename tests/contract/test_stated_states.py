@@ -4,6 +4,7 @@ import dataclasses
 import hashlib
 import json
 import random
+import tracemalloc
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -326,6 +327,30 @@ def test_open_reservations_of_an_account_have_a_limit(account: Installation, mon
 def _n_entries(installation: Installation) -> int:
     with installation.database.read() as session:
         return statements.size(session, "ds_a")
+
+
+def test_states_of_accounts_with_long_categories_stay_within_their_bytes(
+    installation: Installation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each declaration has 255 categories of 250 characters; the process reads balances, and admits."""
+    monkeypatch.setattr(limits, "MAX_KEPT_STATE_BYTES", 2_000_000)
+    installation.database.kept.clear()
+    tracemalloc.start()
+    peaks = []
+    for number in range(60):
+        cells = [f"{category:03d}{number:03d}{'x' * 244}" for category in range(255)]
+        partitions = Partitions.from_json([{**BY_REGION, "cells": [*cells, "OTHER"]}])
+        with installation.database.write() as session:
+            members.account(session, f"ds_{number}", cap=CAP, partitions=partitions)
+            reserve(session, {"region": tuple(cells[:250])}, f"jb_{number}", account=f"ds_{number}")
+        with installation.database.read() as session:
+            assert statements.balance(session, f"ds_{number}").reserved == 1
+        del cells, partitions
+        peaks.append(tracemalloc.get_traced_memory()[0])
+    tracemalloc.stop()
+    states = installation.database.kept["states"]
+    assert 2 <= len(states) < 30
+    assert peaks[-1] - peaks[29] < limits.MAX_KEPT_STATE_BYTES // 4, "half as many accounts had filled it"
 
 
 @pytest.fixture
