@@ -25,7 +25,7 @@ from app.services.installation import Installation
 from app.verifier import dataset_replay
 from app.verifier.export_lines import NotVerified
 from tests.support import population_accounts as members
-from tests.support.crash_scene import EVENT, OWNER
+from tests.support.crash_scene import EVENT
 from tests.support.evidence import export
 
 EARLIER = Path(__file__).parent / "data" / "states_of_the_first_form.jsonl"
@@ -371,7 +371,7 @@ def earlier(installation: Installation, monkeypatch: pytest.MonkeyPatch) -> Inst
                     ReservationRow(
                         id=stamps.new(stamps.RESERVATION), account_id="ds_a", job_id=line["job_id"], part=0,
                         amount=amount, scope=line["scope"], event=line["event"], state="reserved",
-                        details=line["details"], reserved_by=OWNER.key_id,
+                        details=line["details"], reserved_by=line["actor"],
                     )
                 )  # fmt: skip
     return installation
