@@ -1,12 +1,13 @@
 """Defines the base classes of request and response types, and exact number types."""
 
 import math
+import re
 from datetime import datetime
 from decimal import Decimal
 from fractions import Fraction
 from typing import Annotated, Any, TypeAlias
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, WithJsonSchema
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, WithJsonSchema
 from pydantic_core import ErrorDetails, InitErrorDetails, PydanticCustomError
 
 from app.core import amounts, limits, stamps
@@ -81,6 +82,23 @@ def no_id(name: str) -> str:
     if stamps.is_id(name):
         raise problem("like-an-id", form="a name that is not two or three letters, _ and 16 characters")
     return name
+
+
+_SECRET = re.compile(
+    r"(?<![A-Za-z0-9_.-])(?:"
+    r"[a-z0-9_]{4,32}\.(?:(?=[\w-]*[A-Z])(?=[\w-]*[0-9])[\w-]{43}|[0-9a-f]{43})"  # not a name of words and dashes
+    r"|whsec_[A-Za-z0-9+/_-]{43}"
+    r"|eyJ[\w-]+\.[\w-]+\.[\w-]+)",
+    re.ASCII,
+)
+"""A key, the secret of a webhook, or a token of an identity provider."""
+
+
+def no_secret(text: str) -> str:
+    """Checks a text that others read, in a ledger for good: a secret is pasted where its name or a reason belongs."""
+    if _SECRET.search(text):
+        raise problem("like-a-secret", form="a text without a key or token")
+    return text
 
 
 _AMOUNT_FORM = "a decimal number, such as 0.5 or 1e-6"
@@ -162,7 +180,9 @@ VISIBLE_LINE = rf"^[^{_OBEYED}]*[^{_INVISIBLE}{_OBEYED}][^{_OBEYED}]*$"
 """Pattern of a line with at least one visible character."""
 
 PublicSentence: TypeAlias = Annotated[
-    str, Field(min_length=1, max_length=limits.MAX_SENTENCE_CHARS, pattern=VISIBLE_LINE)
+    str,
+    Field(min_length=1, max_length=limits.MAX_SENTENCE_CHARS, pattern=VISIBLE_LINE),
+    AfterValidator(no_secret),
 ]
 """A line that people read in the ledger: at least one visible character, and no control character."""
 

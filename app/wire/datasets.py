@@ -17,6 +17,7 @@ from app.wire.base import (
     PublicSentence,
     Request,
     no_id,
+    no_secret,
     problem,
     up_to_a_hundred,
 )
@@ -27,7 +28,7 @@ PUBLIC_NAME = r"^\.*[A-Za-z0-9_-][A-Za-z0-9._-]*$"
 
 PublicName: TypeAlias = Annotated[str, Field(max_length=limits.MAX_DATASET_NAME_CHARS, pattern=PUBLIC_NAME)]
 
-NewName: TypeAlias = Annotated[PublicName, AfterValidator(no_id)]
+NewName: TypeAlias = Annotated[PublicName, AfterValidator(no_id), AfterValidator(no_secret)]
 
 ColumnName: TypeAlias = Annotated[str, Field(max_length=limits.MAX_NAME_CHARS)]
 Category: TypeAlias = Annotated[str, Field(max_length=limits.MAX_CATEGORY_CHARS)]

@@ -6,7 +6,7 @@ from pydantic import AfterValidator, Field
 
 from app.core import limits
 from app.core.settings import GLOBAL_ROLES, GlobalRole
-from app.wire.base import NO_CONTROLS, Answer, Instant, Request, no_id, problem
+from app.wire.base import NO_CONTROLS, Answer, Instant, Request, no_id, no_secret, problem
 
 
 def _no_actor(name: str) -> str:
@@ -23,6 +23,7 @@ class KeyIn(Request):
         str,
         Field(min_length=1, max_length=limits.MAX_KEY_NAME_CHARS, pattern=NO_CONTROLS),
         AfterValidator(no_id),
+        AfterValidator(no_secret),
         AfterValidator(_no_actor),
     ]
     roles: Annotated[list[GlobalRole], Field(max_length=len(GLOBAL_ROLES), fail_fast=True)]

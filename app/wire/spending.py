@@ -6,7 +6,7 @@ accuracy of models, and the choice of the best model.
 
 from typing import Annotated, Literal, TypeAlias
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from app.core import limits
 from app.wire.base import (
@@ -20,6 +20,7 @@ from app.wire.base import (
     PublicSentence,
     Reference,
     Request,
+    no_secret,
 )
 from app.wire.limit_words import LimitedBy
 
@@ -52,7 +53,9 @@ class PlanIn(SpendIn):
     unlabelled: UnlabelledIn | None = None
 
 
-JobName: TypeAlias = Annotated[str, Field(min_length=1, max_length=limits.MAX_JOB_NAME_CHARS, pattern=NO_CONTROLS)]
+JobName: TypeAlias = Annotated[
+    str, Field(min_length=1, max_length=limits.MAX_JOB_NAME_CHARS, pattern=NO_CONTROLS), AfterValidator(no_secret)
+]
 """The client's name for the output of a job."""
 
 

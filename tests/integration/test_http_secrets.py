@@ -1,10 +1,15 @@
 """New secrets and new names: what a repetition or a reader would take for something else is refused."""
 
-from tests.support.server import Server, declaration
+import re
+
+import pytest
+
+from tests.support.pages import signed_in
+from tests.support.server import Server, declaration, new_idempotency_key, training
 
 
 def test_a_secret_is_made_without_an_idempotency_key(idle_server: Server) -> None:
-    """No answer with a secret is kept, so a repetition would make another secret and end the first."""
+    """The API keeps no answer with a secret, so a repetition would make another secret and end the first."""
     http, dataset = idle_server.admin.http, idle_server.declared()["id"]
     key = idle_server.caller()
     hooks = f"/datasets/{dataset}/webhooks"
@@ -30,3 +35,47 @@ def test_names_that_stand_for_something_else_are_refused(idle_server: Server) ->
         assert [(item["at"], item["problem"]) for item in refused.json()["errors"]] == [("/name", "like-an-id")]
     joined = http.put(f"/datasets/{dataset['id']}/population", json={"population": dataset["id"]})
     assert joined.json()["errors"][0]["problem"] == "like-an-id"
+
+
+@pytest.mark.parametrize(
+    "secret",
+    [
+        f"key_{'a' * 16}.{'Ab1' * 14}_",
+        f"boss.{'0a' * 22}",
+        f"whsec_{'Ab1' * 14}/=",
+        "eyJhbGciOiJSUzI1NiJ9.eyJzdWIiOiJTRUNSRVQifQ.c2lnbmF0dXJl",
+    ],
+)
+def test_a_secret_is_taken_for_no_name_and_stands_in_no_ledger(idle_server: Server, secret: str) -> None:
+    http, dataset = idle_server.admin.http, idle_server.declared()
+    before = idle_server.footprint()
+    for path, body, at in (
+        ("/keys", {"name": secret, "roles": []}, "/name"),
+        ("/datasets", declaration(name=secret.replace("/", "-").rstrip("=")), "/name"),
+        ("/train", training(dataset["id"]) | {"purpose": f"with {secret}, as agreed"}, "/purpose"),
+        ("/train", training(dataset["id"]) | {"name": secret}, "/name"),
+        (f"/ledger/{dataset['id']}/cap", {"cap": "1", "reason": f"({secret})"}, "/reason"),
+    ):
+        refused = http.post(path, json=body, headers=new_idempotency_key() if path == "/train" else None)
+        assert (refused.status_code, secret in refused.text) == (422, False), path
+        assert [(item["at"], item["problem"]) for item in refused.json()["errors"]] == [(at, "like-a-secret")], path
+    assert idle_server.footprint() == before
+
+
+def test_a_name_of_words_is_no_secret(idle_server: Server) -> None:
+    for name in ("census.north-region-patients-admissions-2024-quarter-1", "key_abcdefghijklmnop. It was lost"):
+        made = idle_server.admin.http.post("/keys", json={"name": name, "roles": []})
+        assert made.status_code == 201, name
+
+
+def test_a_browser_sends_no_key_in_a_search(idle_server: Server) -> None:
+    """The fields of a search stand in the address of the page."""
+    browser, dataset = signed_in(idle_server, idle_server.admin), idle_server.declared()["id"]
+    for path, n_fields in (("/ui/admin/keys", 1), ("/ui/acts", 2), (f"/ui/ledger/{dataset}", 2)):
+        patterns = re.findall(r'<input [^>]*pattern="(\(\?![^"]+)"', browser.get(path).text)
+        assert len(patterns) == n_fields, path
+        for pattern in map(re.compile, patterns):
+            assert not pattern.fullmatch(idle_server.admin.key)
+            assert not pattern.fullmatch(f"eyJhbGciOiJSUzI1NiJ9.eyJ{'zdWIi' * 9}.c2lnbmF0dXJl")
+            assert pattern.fullmatch(idle_server.admin.id)
+            assert pattern.fullmatch("Ann B. Smith")

@@ -115,6 +115,7 @@ _FIELD_PROBLEMS: Mapping[str, str] = {
     "needs-a-unit-column": "More than one row needs a column that names the person.",
     "not-a-plain-integer": "An integer without leading zeros, signs and points.",
     "without-entries": "No key of this id or name caused an entry here.",
+    "like-a-secret": "Holds a key or a token, which others would read here.",
     "delta-required": "This kind of account needs a δ.",
 }
 """Sentences for problems of fields that their slugs do not explain."""

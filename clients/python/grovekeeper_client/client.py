@@ -20,6 +20,7 @@ from grovekeeper_client.transport import (
     Json,
     Request,
     key_of,
+    key_reference,
     key_segment,
     new_idempotency_key,
     read_object,
@@ -456,7 +457,8 @@ class Client(Calls):
     ) -> Iterator[Json]:
         cells = None if scope is None else json.dumps(scope)
         path = f"/ledger/{segment(account)}/entries"
-        return self._whole_pages(path, kind=kind, job=job, actor=actor, scope=cells)
+        by = None if actor is None else key_reference(actor)
+        return self._whole_pages(path, kind=kind, job=job, actor=by, scope=cells)
 
     def export_ledger(self, account: str, file: Path, *, export_format: str = "jsonl") -> str:
         """``GET /ledger/{account}/export`` into a file, which appears only when it is complete.

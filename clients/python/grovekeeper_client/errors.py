@@ -192,12 +192,12 @@ class Unreachable(Exception):
 
 
 class SecretForId(ValueError):
-    """A secret was given where an id belongs. It was not sent: proxies keep the paths of requests in their logs."""
+    """A secret was given where an id or a name belongs. It was not sent: proxies log the addresses of requests."""
 
     def __str__(self) -> str:
         return (
-            "this is a secret, where an id belongs; the id of a key is the part before its dot. Nothing was sent, but "
-            "a shell keeps what was typed in it"
+            "this is a secret, where an id or a name belongs; the id of a key is the part before its dot. Nothing was "
+            "sent, but a shell keeps what was typed in it"
         )
 
 

@@ -44,8 +44,10 @@ _REPEATABLE_METHODS = ("GET", "PUT", "DELETE")
 _KEY_FORM = re.compile(r"[a-z0-9_]{4,32}\.[A-Za-z0-9_-]{43,512}")
 """A key. The name of a dataset may have this form, too, so only ids of keys are compared with it."""
 
-_MADE_SECRET = re.compile(r"key_[a-z2-7]{16}\..+|whsec_[A-Za-z0-9+/_-]{43}=?", re.DOTALL)
-"""A key that a service has made, also a part of it, or the secret of a webhook."""
+_MADE_SECRET = re.compile(
+    r"key_[a-z2-7]{16}\..+|whsec_[A-Za-z0-9+/_-]{43}=?|eyJ[A-Za-z0-9_-]*\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]*", re.DOTALL
+)
+"""A key that a service has made, also a part of it; the secret of a webhook; or a token of an identity provider."""
 
 Json: TypeAlias = dict[str, Any]
 CHUNK_BYTES = 256 * 1024
@@ -148,6 +150,7 @@ class Transport:
     ) -> None:
         self.url = url.rstrip("/")
         self._sleep = sleep
+        self._key = key
         host = _host(self.url)
         if not (key and key.isascii() and key.isprintable() and " " not in key):
             raise ValueError("the key is not of the form <id>.<secret>")
@@ -211,6 +214,9 @@ class Transport:
         raise AssertionError("the last attempt returns or raises")
 
     def _build(self, request: Request) -> httpx.Request:
+        texts = [str(value).strip() for value in request.params.values()]
+        if self._key in (*request.path.split("/"), *texts) or any(map(_MADE_SECRET.fullmatch, texts)):
+            raise SecretForId
         return self._http.build_request(
             request.method,
             self.url + request.path,
@@ -434,11 +440,20 @@ def key_segment(key_id: str) -> str:
     """The id of a key, quoted as one segment of a path.
 
     Raises:
+        SecretForId: it is the whole key.
+    """
+    return segment(key_reference(key_id))
+
+
+def key_reference(key: str) -> str:
+    """The id or name of a key.
+
+    Raises:
         SecretForId: it is the whole key, also one whose text an operator chose.
     """
-    if _KEY_FORM.fullmatch(key_id.strip()):
+    if _KEY_FORM.fullmatch(key.strip()):
         raise SecretForId
-    return segment(key_id)
+    return key
 
 
 def read_object(response: httpx.Response) -> Json:

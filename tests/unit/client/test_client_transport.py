@@ -15,7 +15,7 @@ from app.cli import command
 from app.core.settings import Settings
 from grovekeeper_client import transport
 from grovekeeper_client.client import Client
-from grovekeeper_client.errors import ApiProblem, FieldError, NoKey, Unreachable
+from grovekeeper_client.errors import ApiProblem, FieldError, NoKey, SecretForId, Unreachable
 from grovekeeper_client.transport import is_loopback
 
 KEY = "key_test." + "s" * 43
@@ -250,6 +250,38 @@ def test_a_secret_never_stands_in_a_path() -> None:
     assert service.requests == []
     service.client().dataset(f"name.{'n' * 43}")  # of a dataset
     assert len(service.requests) == 1
+
+
+_TOKEN = "eyJhbGciOiJSUzI1NiJ9.eyJzdWIiOiJTRUNSRVQifQ.c2lnbmF0dXJl"
+
+
+@pytest.mark.parametrize("secret", [f"key_{'a' * 16}.{'S' * 43}", f"whsec_{'S' * 43}=", f" {_TOKEN}\n", KEY])
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda client, text: client.revoke_key(text),
+        lambda client, text: client.grant("census", text, "analyst"),
+        lambda client, text: client.dataset(text),
+        lambda client, text: list(client.entries("census", actor=text)),
+        lambda client, text: list(client.entries("census", job=text)),
+        lambda client, text: list(client.datasets(name=text)),
+        lambda client, text: list(client.jobs(dataset=text)),
+        lambda client, text: list(client.models(dataset=text)),
+    ],
+)
+def test_a_secret_stands_in_no_path_and_in_no_filter(secret: str, ask: Callable[[Client, str], object]) -> None:
+    service = Service()
+    with pytest.raises(SecretForId) as caught:
+        ask(service.client(), secret)
+    assert secret.strip() not in str(caught.value)
+    assert service.requests == []
+
+
+def test_a_key_whose_text_an_operator_chose_is_no_filter() -> None:
+    service = Service()
+    with pytest.raises(SecretForId):
+        list(service.client().entries("census", actor=f"boss.{'s' * 43}"))
+    assert service.requests == []
 
 
 @pytest.mark.parametrize("key", ["", "a b", "a\nb", "ключ"])
