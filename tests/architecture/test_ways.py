@@ -42,7 +42,7 @@ MODULES = {
 }
 """The largest number of modules of ``app`` that each way enters: HTTP layers, transaction and, for a job, the child."""
 
-SIZES = {"code tokens": 400_000, "files with TYPE_CHECKING": 7, "imports in functions": 50}
+SIZES = {"code tokens": 400_000, "files with TYPE_CHECKING": 7, "imports in functions": 51}
 """The largest size of ``app``. Limits on lines and files rewarded packed lines and joined files (ADR 0049)."""
 
 NO_CODE = {
