@@ -9,7 +9,7 @@ import pytest
 from sqlalchemy import event
 
 from app.core import limits
-from app.core.errors import InvalidRequest, RoleMissing
+from app.core.errors import InvalidRequest, NotFound, RoleMissing
 from app.datasets import catalog
 from app.jobs.queue import JobFilter
 from app.jobs.tables import JobRow
@@ -385,4 +385,5 @@ def test_filters_leave_out_other_jobs(scene: Scene) -> None:
     assert listed(state="queued") == [profile, queued]
     assert listed(state="queued", kind="train") == listed(algorithm="rdt-ta", state="queued") == [queued]
     assert len(listed(dataset=scene.dataset_id)) == 3
-    assert listed(dataset="ds_another") == []
+    with pytest.raises(NotFound):
+        listed(dataset="ds_another")
