@@ -126,8 +126,7 @@ class CsvSource:
         try:
             return next(csv.reader([line], strict=True))
         except csv.Error:
-            pass
-        # Out of the handler: an error of the library can quote the line.
+            pass  # raised out of the handler: an error of the library can quote the line
         raise whole_file_problem("malformed-header", line=number, suspected=suspicions.OPEN_QUOTE)
 
     def place_columns(self, positions: Sequence[int]) -> None:

@@ -142,7 +142,7 @@ def test_a_database_whose_lock_cannot_be_waited_for_is_busy(tmp_path: Path, monk
             with pytest.raises(Unavailable, match="the database is busy"), lock.locked():
                 raise AssertionError("the lock is another's")
     with lock.locked():
-        pass
+        pass  # the lock is free again, and can be taken
 
 
 @contextmanager

@@ -7,36 +7,24 @@ uploads, lists of uploads, and parts of a range.
 """
 
 import random
-from collections.abc import Iterator
 from itertools import product
-from pathlib import Path
 
 import pytest
 
 from app.core import limits
 from app.core.errors import BudgetExceeded
-from app.db import migrate
 from app.ledger import accounts, chain, tables
 from app.ledger import reservations as ledger
 from app.ledger.reservations import NewReservation, reserve
 from app.privacy.partitions import Cell, EpochPartition, HashPartition, Partitions, Scope
 from app.services.installation import Installation
 from app.verifier import dataset_replay
-from tests.support.crash_scene import EVENT, open_installation
+from tests.support.crash_scene import EVENT
 from tests.support.evidence import export
 
 DOMAINS: dict[str, tuple[Cell, ...]] = {"a": (0, 1, 2, 3), "b": (0, 1, 2, 3), "c": ("ep_m", "ep_k", "ep_x", "ep_a")}
 CELLS = [dict(zip(DOMAINS, cell, strict=True)) for cell in product(*DOMAINS.values())]
 N_STEPS = 700
-
-
-@pytest.fixture
-def installation(tmp_path: Path) -> Iterator[Installation]:
-    url = f"sqlite:///{tmp_path / 'grovekeeper.sqlite3'}"
-    migrate.upgrade(url)
-    installation = open_installation(url, tmp_path)
-    yield installation
-    installation.close()
 
 
 @pytest.mark.parametrize("walk", range(3))

@@ -4,8 +4,7 @@ Both programs have their limits of work lowered alike, so that most loads near t
 """
 
 import random
-from collections.abc import Iterator, Mapping
-from pathlib import Path
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -13,7 +12,6 @@ from sqlalchemy.orm import Session
 
 from app.core import limits
 from app.core.errors import BudgetExceeded
-from app.db import migrate
 from app.ledger import accounts, chain, tables
 from app.ledger import reservations as ledger
 from app.ledger.reservations import NewReservation
@@ -21,7 +19,7 @@ from app.privacy.partitions import ColumnPartition, EpochPartition, HashPartitio
 from app.services.installation import Installation
 from app.verifier import dataset_replay, joint_bounds, joint_cells, result_text
 from tests.support import population_accounts as members
-from tests.support.crash_scene import EVENT, open_installation
+from tests.support.crash_scene import EVENT
 from tests.support.evidence import export, verified
 
 PARTITIONS = Partitions(
@@ -37,15 +35,6 @@ CELLS: Mapping[str, tuple[Any, ...]] = {
 }  # fmt: skip
 NAMES = ("ds_1", "ds_2", "ds_alone")
 N_STEPS = 120
-
-
-@pytest.fixture
-def installation(tmp_path: Path) -> Iterator[Installation]:
-    url = f"sqlite:///{tmp_path / 'grovekeeper.sqlite3'}"
-    migrate.upgrade(url)
-    installation = open_installation(url, tmp_path)
-    yield installation
-    installation.close()
 
 
 @pytest.fixture
