@@ -462,16 +462,16 @@ class Frozen(GrovekeeperError):
 
 @dataclass(eq=False)
 class TooManyCells(GrovekeeperError):
-    """The entries of an account would list more cells than ``limit`` for its distinct scopes."""
+    """The entries of an account would list more of its ``limit`` cells for scopes of a key than it leaves to others."""
 
     dataset: str
     dataset_name: str
     limit: int
 
     sentence = (
-        "the ledger of {dataset_name} would list more than {limit} cells for its distinct scopes; nothing was "
-        "reserved. Leave out the scope, take all uploads, or take a scope that has a charge already: these list no "
-        "more cells"
+        "the ledger of {dataset_name} lists at most {limit} cells for its distinct scopes, and for those of one key at "
+        "most as many as are left to others; nothing was reserved. Leave out the scope, take all uploads, or take a "
+        "scope that has a charge already: these list no more cells"
     )
 
 

@@ -150,7 +150,8 @@ MAX_EVENT_SCALE = 10**60  # Numerator and denominator of a sensitivity or a scal
 # Additions that the exact maximum over joint cells may take; beyond it the balance is a sound upper bound.
 MAX_COMPOSITION_WORK = 2**23
 # Cells that the entries of an account list for its distinct scopes with an amount; a range of uploads lists none. It
-# bounds what a process reads of an account when it starts, and what every stated state states under the lock.
+# bounds what a process reads of an account when it starts, and what every stated state states under the lock. Those of
+# one key are at most as many as it leaves to others.
 MAX_LISTED_CELLS = 2**16
 # Open reservations of an account; beyond them, submissions are answered 429. A stated state names each.
 MAX_OPEN_RESERVATIONS = 2**16

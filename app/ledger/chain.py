@@ -20,7 +20,7 @@ from dataclasses import KW_ONLY, dataclass, field
 from fractions import Fraction
 from functools import cached_property
 from threading import Lock
-from typing import Any, Final, Self
+from typing import Any, Final, NamedTuple, Self
 
 import rfc8785
 from cachetools import LRUCache
@@ -71,6 +71,14 @@ _CELL_BYTES = 48
 _log = logging.getLogger(__name__)
 
 
+class Source(NamedTuple):
+    """The entry that reserved an amount on a scope, the key that caused it, and the number of cells that it lists."""
+
+    sequence: int
+    actor: str
+    n_listed: int
+
+
 @dataclass
 class State:
     """The state of an account after its first entries.
@@ -83,8 +91,7 @@ class State:
         facts: as the first entry states them (:func:`facts_of`).
         totals: charged and reserved amounts of a scope, by its digest; no scope without an amount.
         scopes: the scopes of ``totals``, by digest.
-        sources: of each of these scopes, the newest entry that reserved an amount on it, and how many cells that entry
-            lists.
+        sources: of each of these scopes, the newest entry that reserved an amount on it.
         uploads: those that entries named in their details, in the order of the entries; a scope may be the first n.
         scopes_size: the number of these scopes plus the number of cells that they list.
         deltas: charged δ of a scope, by its digest, in steps of 10⁻¹⁸.
@@ -103,7 +110,7 @@ class State:
     facts: dict[str, Any] = field(default_factory=dict)
     totals: dict[str, tuple[int, int]] = field(default_factory=dict)
     scopes: dict[str, Scope] = field(default_factory=dict)
-    sources: dict[str, tuple[int, int]] = field(default_factory=dict)
+    sources: dict[str, Source] = field(default_factory=dict)
     uploads: tuple[str, ...] = ()
     scopes_size: int = 0
     deltas: dict[str, int] = field(default_factory=dict)
@@ -153,10 +160,19 @@ class State:
         """The name of the accountant."""
         return str(self.facts["accountant"])
 
-    @property
-    def n_listed(self) -> int:
-        """The number of cells that entries list for the scopes of the state: what a process reads when it starts."""
-        return sum(n_listed for _, n_listed in self.sources.values())
+    def admits_cells(self, key_id: str, scopes: Sequence[Scope]) -> bool:
+        """Whether entries may list the cells of some scopes for a key: as many as it leaves for others to list.
+
+        So no key closes an account to further scopes of others. What has an amount already, and a range of uploads,
+        lists no further cells.
+        """
+        added = [self.as_stated(scope, names=True)[0] for scope in scopes if digest_of(scope) not in self.totals]
+        n_added = sum(map(tables.n_listed, added))
+        if not n_added:
+            return True
+        n_listed = n_added + sum(source.n_listed for source in self.sources.values())
+        n_of_key = n_added + sum(source.n_listed for source in self.sources.values() if source.actor == key_id)
+        return n_of_key <= limits.MAX_LISTED_CELLS - n_listed
 
     def as_stated(self, scope: Scope, *, names: bool) -> tuple[dict[str, Any], list[str]]:
         """A scope as the next entry states it, and the uploads that the entry has to name for that.
@@ -245,7 +261,7 @@ class State:
         continued = (entry.details or {})["continues"]
         self.highest_cap = max(self.cap, steps_down(Fraction(continued["highest_cap"]), entry.places))
         self._add(digest_of({}), {}, charged=entry.amount, delta=delta_steps(continued.get("delta")))
-        self.sources[digest_of({})] = (entry.sequence, 0)
+        self.sources[digest_of({})] = Source(entry.sequence, entry.actor, 0)
 
     def _set_load(self, entry: Entry) -> None:
         member = (entry.details or {})["member"]
@@ -265,7 +281,7 @@ class State:
         if entry.kind is EntryKind.RESERVE:
             self.reservations[reservation] += 1
             self._add(digest, scope, reserved=entry.amount)
-            self.sources[digest] = (entry.sequence, tables.n_listed(entry.scope))
+            self.sources[digest] = Source(entry.sequence, entry.actor, tables.n_listed(entry.scope))
             return
         self._require(self.reservations[reservation] > 0)
         self.reservations[reservation] -= 1
@@ -330,7 +346,7 @@ class State:
             "totals": [
                 {
                     "scope": digest,
-                    "entry": self.sources[digest][0],
+                    "entry": self.sources[digest].sequence,
                     "charged": text(charged),
                     "reserved": text(reserved),
                     "delta": delta_text(self.deltas.get(digest, 0)),
@@ -347,7 +363,8 @@ class State:
     def stated_by(cls, session: Session, row: AccountRow, entry: Entry) -> Self:
         """The state that an entry of an account states.
 
-        The entries that it names are not compared with their hashes: the digests of their scopes are.
+        The entries that it names are not compared with their hashes: the digests of their scopes are. A changed actor
+        changes only whose share of the listed cells a scope takes.
 
         Raises:
             BalanceMismatch: the entry does not have its hash, or states other facts than the row or the named entries.
@@ -365,14 +382,14 @@ class State:
             raise mismatch(row.id, "facts")
         state._name_uploads(form.get("uploads", ()))
         totals = form.get("totals", ())
-        scopes = _scopes_of(session, row.id, [total["entry"] for total in totals])
+        named = _named_entries(session, row.id, [total["entry"] for total in totals])
         for total in totals:
-            stated = scopes.get(total["entry"], {})
+            stated, actor = named.get(total["entry"], ({}, ""))
             digest, scope = state._listed(stated)
             state._require(digest == total["scope"])
             charged, reserved, delta = steps(total["charged"]), steps(total["reserved"]), delta_steps(total["delta"])
             state._add(digest, scope, charged=charged, reserved=reserved, delta=delta)
-            state.sources[digest] = (total["entry"], tables.n_listed(stated))
+            state.sources[digest] = Source(total["entry"], actor, tables.n_listed(stated))
         for reservation in form.get("reservations", ()):
             digest = sys.intern(reservation["scope"])
             state.reservations[reservation["job_id"], digest, steps(reservation["amount"])] += 1
@@ -388,14 +405,15 @@ def _digest_of_facts(facts: dict[str, Any]) -> str:
     return hashlib.sha256(rfc8785.dumps(facts)).hexdigest()
 
 
-def _scopes_of(session: Session, account_id: str, sequences: Sequence[int]) -> dict[int, StatedScope]:
-    """The scopes that some entries of an account state, by sequence."""
-    scopes: dict[int, StatedScope] = {}
+def _named_entries(session: Session, account_id: str, sequences: Sequence[int]) -> dict[int, tuple[StatedScope, str]]:
+    """The scopes that some entries of an account state, each with the actor, by sequence."""
+    columns = EntryRow.sequence, EntryRow.scope, EntryRow.actor
+    named: dict[int, tuple[StatedScope, str]] = {}
     for first in range(0, len(sequences), _CHECKED_AT_ONCE):
         chosen = EntryRow.sequence.in_(sequences[first : first + _CHECKED_AT_ONCE])
-        query = select(EntryRow.sequence, EntryRow.scope).where(EntryRow.account_id == account_id, chosen)
-        scopes |= {row.sequence: row.scope for row in session.execute(query)}
-    return scopes
+        query = select(*columns).where(EntryRow.account_id == account_id, chosen)
+        named |= {row.sequence: (row.scope, row.actor) for row in session.execute(query)}
+    return named
 
 
 def facts_of(row: AccountRow) -> dict[str, Any]:

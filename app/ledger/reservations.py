@@ -175,7 +175,8 @@ def judge(session: Session, parts: Sequence[NewReservation], *, actor: str) -> J
             ruled=rules.room_beside(allowances, parts, decision.position),
         )
     for account_id, state in states.items():
-        _require_small_state(rows[account_id], state, [part.scope for part in parts if part.account_id == account_id])
+        scopes = [part.scope for part in parts if part.account_id == account_id]
+        _require_small_state(rows[account_id], state, scopes, actor)
     reservation_ids = [stamps.new(stamps.RESERVATION) for _ in parts]
     excess = read.above_approval(parts, actor)
     return Judged(parts, reservation_ids, actor, excess, decision, {**rows, **locked}, population_ids)
@@ -280,20 +281,18 @@ def _require_rules(
             )
 
 
-def _require_small_state(row: AccountRow, state: chain.State, scopes: Sequence[Scope]) -> None:
+def _require_small_state(row: AccountRow, state: chain.State, scopes: Sequence[Scope], actor: str) -> None:
     """Checks that reservations on some scopes leave the account's state small enough to be stated under the lock.
 
     A range of uploads lists no cell, so jobs on all uploads are never refused.
 
     Raises:
         TooManyRequests: the account has too many open reservations.
-        TooManyCells: the entries of the account would list too many cells.
+        TooManyCells: the entries of the account would list too many cells for the key.
     """
     if len(state.reservations) + len(scopes) > limits.MAX_OPEN_RESERVATIONS:
         raise TooManyRequests("open reservations on the dataset", retry_after_s=limits.FULL_QUEUE_RETRY_S)
-    added = [state.as_stated(scope, names=True)[0] for scope in scopes if tables.digest_of(scope) not in state.totals]
-    n_added = sum(map(tables.n_listed, added))
-    if n_added and state.n_listed + n_added > limits.MAX_LISTED_CELLS:
+    if not state.admits_cells(actor, scopes):
         raise TooManyCells(row.id, row.name, limits.MAX_LISTED_CELLS)
 
 

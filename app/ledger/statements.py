@@ -192,16 +192,22 @@ def balance_of_new(row: AccountRow, cap: int, population: Population | None) -> 
     return _balance(row, budgets, budgets.room(AskedAmount(row.id, 0, {})))
 
 
-def balances_of_job(session: Session, parts: Sequence[AskedAmount]) -> list[Balance]:
+def balances_of_job(session: Session, parts: Sequence[AskedAmount], key_id: str) -> list[Balance]:
     """The balance of every part of a job, with the room that is left for it where the other parts get their amounts.
 
-    Parts on members of one population add up in the population. A job is admitted if and only if each part fits its
-    room.
+    Parts on members of one population add up in the population. A job of a key is admitted if and only if each part
+    fits its room, and the rules admit it.
     """
     rows = {row.id: row for row in tables.accounts(session, [part.account_id for part in parts])}
     budgets = _standing(session, list(rows.values()))
-    rooms = admission.rooms(budgets, parts)
-    return [_balance(rows[part.account_id], budgets, room) for part, room in zip(parts, rooms, strict=True)]
+    balances = []
+    for part, room in zip(parts, admission.rooms(budgets, parts), strict=True):
+        row = rows[part.account_id]
+        balance = _balance(row, budgets, room)
+        scopes = [other.scope for other in parts if other.account_id == row.id]
+        is_listed = chain.state_of(session, row).admits_cells(key_id, scopes)
+        balances.append(balance if is_listed else balance.within(0, "listed_cells"))
+    return balances
 
 
 def highest_cap(session: Session, account_id: str) -> Limit:

@@ -13,6 +13,7 @@ LimitedBy: TypeAlias = Literal[
     "erased",
     "approval_above",
     "delta_set_aside",
+    "listed_cells",
 ]
 """The limit that decides how much one job may reserve now; ``cap`` also where others leave the same amount."""
 
@@ -26,6 +27,7 @@ _WORDS: Mapping[LimitedBy, str] = {
     "erased": "the erasure of the dataset",
     "approval_above": "the rule of the dataset for approvals, for which a charge at once cannot wait",
     "delta_set_aside": "the part of δ that is set aside",
+    "listed_cells": "the number of cells that the ledger may list for the scopes of your key",
 }
 
 

@@ -46,7 +46,7 @@ Asked = tuple[str, dict[str, tuple[int, ...]], int]
 
 def _rooms(session: Session, *requested: Asked) -> list[int]:
     parts = [AskedAmount(name, amount, scope) for name, scope, amount in requested]
-    return [balance.room for balance in statements.balances_of_job(session, parts)]
+    return [balance.room for balance in statements.balances_of_job(session, parts, "key_a")]
 
 
 def _refused(session: Session, *requested: Asked) -> BudgetExceeded | None:

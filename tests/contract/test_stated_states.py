@@ -43,9 +43,11 @@ def uploads(n_uploads: int) -> tuple[str, ...]:
     return tuple(sorted(ids))
 
 
-def reserve(session: Session, scope: Scope, job: str, amount: int = 1, *, account: str = "ds_a") -> None:
+def reserve(
+    session: Session, scope: Scope, job: str, amount: int = 1, *, account: str = "ds_a", key: str = "key_a"
+) -> None:
     part = ledger.NewReservation(account, amount, scope, EVENT, job, details={"purpose": "a test"})
-    ledger.reserve(session, [part], actor="key_a")
+    ledger.reserve(session, [part], actor=key)
 
 
 def entries_of(session: Session) -> list[Entry]:
@@ -190,7 +192,7 @@ def test_a_changed_entry_that_a_state_names_admits_nothing(
     with account.database.read() as session:
         ranged = {entry.sequence: entry.scope for entry in entries_of(session) if "upload" in entry.scope}
         sources = state_of(session).sources.values()
-    sequence = next(at for at, _ in sources if isinstance(ranged.get(at, {}).get("upload"), int))
+    sequence = next(at for at, *_ in sources if isinstance(ranged.get(at, {}).get("upload"), int))
     for scope in ({"upload": 1}, {}, {"shard": [0]}, {"upload": 10**6}):
         tampering(sequence, scope=scope)
         with pytest.raises(BalanceMismatch), account.database.write() as session:
@@ -272,7 +274,7 @@ def _made_anew(header: bytes, entries: Sequence[Entry], changed: Callable[[Entry
 def test_cells_of_distinct_scopes_have_a_limit_and_ranges_count_none(
     account: Installation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(limits, "MAX_LISTED_CELLS", 10)
+    monkeypatch.setattr(limits, "MAX_LISTED_CELLS", 20)
     with account.database.write() as session:
         reserve(session, {"region": tuple(LONG[:7])}, "jb_7")
         reserve(session, {"region": tuple(LONG[:1]), "shard": (0, 1)}, "jb_10")
@@ -280,7 +282,7 @@ def test_cells_of_distinct_scopes_have_a_limit_and_ranges_count_none(
     for scope in ({"shard": (0,)}, {"upload": uploads(1)}, {"upload": uploads(20), "shard": (1,)}):
         with pytest.raises(TooManyCells) as refused, account.database.write() as session:
             reserve(session, scope, "jb_refused")
-        assert "more than 10 cells" in str(refused.value)
+        assert "at most 20 cells" in str(refused.value)
         assert "take all uploads" in str(refused.value)
         assert _n_entries(account) == before, "nothing was reserved"
     with account.database.write() as session:
@@ -296,6 +298,32 @@ def test_cells_of_distinct_scopes_have_a_limit_and_ranges_count_none(
     with account.database.write() as session:
         ledger.void_jobs(session, ["jb_10"], actor="key_a")
         reserve(session, {"shard": (0,)}, "jb_fits")
+
+
+def test_a_key_lists_as_many_cells_as_it_leaves_to_others(
+    account: Installation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "MAX_LISTED_CELLS", 20)
+    with account.database.write() as session:
+        reserve(session, {"region": tuple(LONG[:10])}, "jb_half")
+        reserve(session, {"region": tuple(LONG[:5])}, "jb_quarter", key="key_b")
+        reserve(session, {"region": tuple(LONG[:2])}, "jb_eighth", key="key_c")
+        for number in range(6):
+            reserve(session, {"region": tuple(LONG[:10])}, f"jb_again_{number}")
+    for is_restarted in (False, True):
+        if is_restarted:
+            account.database.kept.clear()
+        for key, shards in (("key_a", (0,)), ("key_b", (0,)), ("key_c", (0,)), ("key_d", (0, 1))):
+            part = ledger.NewReservation("ds_a", 1, {"shard": shards}, EVENT, "jb_refused")
+            with account.database.read() as session:
+                [balance] = statements.balances_of_job(session, [part], key)
+                assert (balance.room, balance.limited_by) == (0, "listed_cells")
+                [other] = statements.balances_of_job(session, [part], "key_e" if key != "key_d" else "key_d")
+                assert other.room == (0 if key == "key_d" else CAP - 9)
+            with pytest.raises(TooManyCells), account.database.write() as session:
+                reserve(session, {"shard": shards}, "jb_refused", key=key)
+    with account.database.write() as session:
+        reserve(session, {"shard": (0,)}, "jb_fits", key="key_d")
 
 
 def test_parts_of_one_job_and_external_mechanisms_count_together(

@@ -417,7 +417,7 @@ def _reserve(session: Session, reservations: list[ledger.NewReservation]) -> Non
 
 def _fits(session: Session, reservations: list[ledger.NewReservation]) -> bool:
     """Whether the parts of a job fit according to a quote."""
-    balances = statements.balances_of_job(session, reservations)
+    balances = statements.balances_of_job(session, reservations, "key_analyst")
     return all(part.amount <= balance.room for part, balance in zip(reservations, balances, strict=True))
 
 

@@ -91,7 +91,7 @@ class PartQuote:
 def quote_parts(session: Session, principal: Principal, parts: Sequence[PricedPart]) -> list[PartQuote]:
     """Quotes a job's parts for a key. Datasets of one population share its cap, so all parts are judged together."""
     requests = [AskedAmount(part.dataset.id, part.amount, part.charged_scope) for part in parts]
-    balances = statements.balances_of_job(session, requests)
+    balances = statements.balances_of_job(session, requests, principal.key_id)
     allowances = rules.allowances(session, {part.dataset.id for part in parts}, principal.key_id)
     quotes = []
     for position, (part, balance) in enumerate(zip(parts, balances, strict=True)):
