@@ -292,6 +292,10 @@ def require_free(session: Session, name: str) -> None:
         raise NameTaken
 
 
+_BY_NAME = (DatasetRow.living_name.is_(None), DatasetRow.created_at.desc())
+"""The order of the datasets of one name: the living one, then the newest of those that are erased."""
+
+
 def find(session: Session, reference: str) -> Dataset:
     """A dataset by id or by name: the living dataset of that name, else the newest deleted one.
 
@@ -305,7 +309,7 @@ def find(session: Session, reference: str) -> Dataset:
         row = session.execute(
             select(DatasetRow)
             .where(or_(DatasetRow.living_name == reference, DatasetRow.name == reference))
-            .order_by(DatasetRow.living_name.is_(None), DatasetRow.created_at.desc())
+            .order_by(*_BY_NAME)
             .limit(1)
         ).scalar_one_or_none()
     if row is None:
@@ -313,20 +317,22 @@ def find(session: Session, reference: str) -> Dataset:
     return Dataset(row)
 
 
-def confirm_named(session: Session, reference: str, *, among: Sequence[str] | None) -> None:
-    """Confirms that the filter of a list names a dataset, erased or not: an empty list would say that it has nothing.
+def listed_id(session: Session, reference: str, *, among: Sequence[str] | None) -> str:
+    """The id of the dataset that the filter of a list names, as :func:`find` does among those that the caller sees.
 
     Args:
         among: ids of the datasets that the caller sees; ``None``: all.
 
     Raises:
-        NotFound: no such dataset.
+        NotFound: no such dataset; an empty list would say that it has nothing.
     """
     named = select(DatasetRow.id).where(or_(DatasetRow.id == reference, DatasetRow.name == reference))
     if among is not None:
         named = named.where(DatasetRow.id.in_(among))
-    if session.execute(named.limit(1)).first() is None:
+    found = session.execute(named.order_by(*_BY_NAME).limit(1)).scalar_one_or_none()
+    if found is None:
         raise NotFound("dataset")
+    return found
 
 
 def locked(session: Session, dataset_id: str) -> Dataset:

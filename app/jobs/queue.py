@@ -331,8 +331,6 @@ def page(
         if (submitted_at := session.execute(last).scalar_one_or_none()) is None:
             raise NotFound("job")
         query = query.where(tuple_(JobRow.submitted_at, JobRow.id) < (submitted_at, before))
-    if matching.dataset is not None:
-        query = query.where(or_(JobRow.dataset_id == matching.dataset, JobRow.dataset_name == matching.dataset))
     for column, wanted in (
         (JobRow.kind, matching.kind),
         (JobRow.algorithm, matching.algorithm),

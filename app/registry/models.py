@@ -84,8 +84,6 @@ def page(
     query = select(ModelRow).order_by(ModelRow.created_at.desc(), ModelRow.id.desc()).limit(limit)
     if dataset_ids is not None:
         query = query.where(ModelRow.dataset_id.in_(dataset_ids))
-    if matching.dataset is not None:
-        query = query.where(or_(ModelRow.dataset_id == matching.dataset, ModelRow.dataset_name == matching.dataset))
     if matching.algorithm is not None:
         query = query.where(ModelRow.algorithm == matching.algorithm)
     if matching.alias is not None:

@@ -64,6 +64,12 @@ _TYPES: dict[str, frozenset[type]] = {
 """The types of elements in JSON."""
 
 
+_RANGES = {
+    **{f"INT{bits}": range(-(2 ** (bits - 1)), 2 ** (bits - 1)) for bits in (8, 16, 32, 64)},
+    **{f"UINT{bits}": range(2**bits) for bits in (8, 16, 32, 64)},
+}
+
+
 class _InputParameters(msgspec.Struct):
     """Parameters of an input: the number of its bytes after the JSON object, if its values are there, and its codec."""
 
@@ -257,9 +263,17 @@ def _listed(tensor: _InputTensor, data: list[Any], n_rows: int, n_columns: int, 
         data = [cell for row in data for cell in row]
     if len(data) != n_rows * n_columns:
         raise InvalidRequest.at(at, "data-does-not-match-shape")
-    if not _TYPES[tensor.datatype].issuperset(map(type, data)):
+    if not _TYPES[tensor.datatype].issuperset(map(type, data)) or not _is_in_range(data, tensor.datatype):
         raise InvalidRequest.at(f"{at}/data", "not-of-datatype")
     return [cell or None for cell in data] if tensor.datatype == _STRINGS else data
+
+
+def _is_in_range(data: list[Any], datatype: str) -> bool:
+    """Whether the elements of a datatype of whole numbers lie in its range."""
+    if datatype not in _RANGES:
+        return True
+    numbers = [number for number in data if number is not None]
+    return not numbers or (min(numbers) in _RANGES[datatype] and max(numbers) in _RANGES[datatype])
 
 
 def _unpacked(content: memoryview, datatype: str, n_elements: int) -> Cells | None:

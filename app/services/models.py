@@ -81,7 +81,7 @@ def list_models(
     with installation.database.read() as session:
         visible = grants.datasets_with(session, principal, SEE_MODEL)
         if matching.dataset is not None:
-            catalog.confirm_named(session, matching.dataset, among=visible)
+            visible = [catalog.listed_id(session, matching.dataset, among=visible)]
         shown, following = page_of(
             page,
             lambda limit: models.page(session, dataset_ids=visible, before=page.cursor, limit=limit, matching=matching),

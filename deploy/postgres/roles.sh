@@ -12,7 +12,7 @@ psql --no-psqlrc --quiet --set=ON_ERROR_STOP=1 --username "${POSTGRES_USER:-post
 \set service_password `cat "$SECRETS/service_password"`
 CREATE ROLE grovekeeper_owner LOGIN PASSWORD :'owner_password';
 CREATE ROLE grovekeeper_service LOGIN PASSWORD :'service_password';
-CREATE DATABASE grovekeeper OWNER grovekeeper_owner;
+CREATE DATABASE grovekeeper OWNER grovekeeper_owner ENCODING 'UTF8' TEMPLATE template0;
 REVOKE ALL ON DATABASE grovekeeper FROM PUBLIC;
 GRANT CONNECT ON DATABASE grovekeeper TO grovekeeper_service;
 SQL

@@ -19,9 +19,11 @@ from app.privacy.joint_loads import Loads
 from app.privacy.numbering import Boxes
 from app.privacy.partitions import Partitions, Scope
 from app.registry import releases as stored
+from app.registry.models import ModelFilter
 from app.registry.tables import EvaluationRow, ModelRow
 from app.services import dataset_rules, keys, models, populations
 from app.services.datasets import show
+from app.services.datasets.erase import delete_dataset
 from app.services.installation import Installation
 from app.services.jobs import show_jobs
 from app.services.ledger import audit, balances, external, history, spend_history
@@ -387,3 +389,21 @@ def test_filters_leave_out_other_jobs(scene: Scene) -> None:
     assert len(listed(dataset=scene.dataset_id)) == 3
     with pytest.raises(NotFound):
         listed(dataset="ds_another")
+
+
+def test_the_name_of_a_dataset_is_the_living_one_in_filters(scene: Scene) -> None:
+    def listed(reference: str) -> tuple[list[str], list[str]]:
+        page = PageRequest(500)
+        jobs = show_jobs.list_jobs(scene.installation, OWNER, page, JobFilter(reference)).jobs
+        shown = models.list_models(scene.installation, OWNER, page, ModelFilter(reference)).models
+        return [job.id for job in jobs], [model.id for model in shown]
+
+    name = show.show_dataset(scene.installation, OWNER, scene.dataset_id).name
+    model = job_kinds.model(scene, "m")
+    jobs, of_dataset = of_erased = listed(name)
+    assert (len(jobs), of_dataset) == (1, [model])
+    delete_dataset(scene.installation, OWNER, scene.dataset_id)
+    assert listed(name) == of_erased, "the newest erased dataset, while none of the name lives"
+    successor = Scene.declared(scene.installation)
+    assert listed(name) == listed(successor.dataset_id) == ([], [])
+    assert listed(scene.dataset_id) == of_erased

@@ -46,7 +46,7 @@ def list_jobs(
     with installation.database.read() as session:
         visible = grants.datasets_with(session, principal, SEE_JOB)
         if matching.dataset is not None:
-            catalog.confirm_named(session, matching.dataset, among=visible)
+            visible = [catalog.listed_id(session, matching.dataset, among=visible)]
         shown, following = page_of(
             page,
             lambda limit: queue.page(session, dataset_ids=visible, before=page.cursor, limit=limit, matching=matching),

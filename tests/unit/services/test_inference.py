@@ -61,6 +61,7 @@ def test_json_of_a_known_client_is_read() -> None:
         ("FP64", [3], [1, 2.5, None], [1, 2.5, None]),
         ("FP64", [2, 1], [[1], [None]], [1, None]),
         ("INT64", [0], [], []),
+        ("INT8", [3], [-128, 127, None], [-128, 127, None]),
         ("BYTES", [2, 1], ["a", ""], ["a", None]),
     ],
 )
@@ -134,6 +135,9 @@ HOSTILE: dict[str, tuple[bytes, list[str], type[GrovekeeperError], str]] = {
     "fewer values than the shape": (_body("FP64", [2], data=[1.0]), [], InvalidRequest, "/inputs/0"),
     "a boolean": (_body("FP64", [1], data=[True]), [], InvalidRequest, "/inputs/0/data"),
     "a fraction among integers": (_body("INT64", [1], data=[1.5]), [], InvalidRequest, "/inputs/0/data"),
+    "an integer below its datatype": (_body("INT8", [2], data=[None, -129]), [], InvalidRequest, "/inputs/0/data"),
+    "an integer above its datatype": (_body("UINT64", [1], data=[2**64]), [], InvalidRequest, "/inputs/0/data"),
+    "a negative integer without a sign": (_body("UINT8", [1], data=[-1]), [], InvalidRequest, "/inputs/0/data"),
     "a number among strings": (_body("BYTES", [1], data=[1]), [], InvalidRequest, "/inputs/0/data"),
     "another datatype": (_body("BF16", [1], data=[1.0]), [], InvalidRequest, "/inputs/0/datatype"),
     "a number among booleans": (_body("BOOL", [1], data=[1]), [], InvalidRequest, "/inputs/0/data"),
