@@ -13,7 +13,7 @@ from typing import TypeAlias
 from app.ledger.tables import digest_of
 from app.privacy.joint_loads import Loads, Tightest
 from app.privacy.numbering import Boxes, Numbering, Table, table
-from app.privacy.partitions import ColumnPartition, JointCell, Partitions, Scope
+from app.privacy.partitions import JointCell, Partitions, Scope
 from app.wire.limit_words import LimitedBy
 
 
@@ -74,27 +74,24 @@ class AccountState:
     added: Mapping[str, int] = field(default_factory=dict)
 
     def tightest(self, scope: Scope) -> CellBalance:
-        """The joint cell of a scope with the largest ``charged + reserved``.
-
-        Among equal loads, declared categories come before OTHER and MISSING, then canonical order decides.
-        """
+        """The joint cell of a scope with the largest ``charged + reserved``; of equal loads as :class:`Tightest`."""
         if not scope:
             return self.whole
         loads = self._loads(scope)
-        return self._with_declared_cells(self._balance(loads.largest(), loads), scope)
+        return self._balance(loads.largest(), loads)
 
     @cached_property
     def whole(self) -> CellBalance:
         """The tightest joint cell of the whole account."""
         loads = self._loads({})
-        return self._with_declared_cells(self._balance(loads.largest(), loads), {})
+        return self._balance(loads.largest(), loads)
 
     def by_cell(self, scope: Scope, *, only: str | None = None) -> tuple[CellBalance, dict[str, list[CellBalance]]]:
         """The tightest joint cell of a scope, and of every cell of every partition (or of one) inside the scope."""
         loads = self._loads(scope)
         names = [partition.name for partition in self.partitions.declared if only in (None, partition.name)]
         cells = {name: [self._balance(tightest, loads) for tightest in loads.by_cell(name)] for name in names}
-        return self._with_declared_cells(self._balance(loads.largest(), loads), scope), cells
+        return self._balance(loads.largest(), loads), cells
 
     def is_room_everywhere(self, amount: int) -> bool:
         """Whether an amount is known to fit into every joint cell."""
@@ -107,22 +104,6 @@ class AccountState:
         added = {**self.added, digest: self.added.get(digest, 0) + amount}
         bound = None if self.bound is None else self.bound + amount
         return replace(self, scopes=scopes, added=added, bound=bound)
-
-    def _with_declared_cells(self, tightest: CellBalance, scope: Scope) -> CellBalance:
-        """A joint cell of the same load, at a declared category of each column partition where one exists."""
-        columns = [partition for partition in self.partitions.declared if isinstance(partition, ColumnPartition)]
-        if all(tightest.cell[partition.name] in partition.categories for partition in columns):
-            return tightest
-        for partition in columns:
-            asked = scope.get(partition.name, partition.known_cells)
-            if not (categories := tuple(cell for cell in asked if cell in partition.categories)):
-                continue
-            box = {**scope, partition.name: categories}
-            loads = self._loads(box)
-            declared = self._balance(loads.largest(), loads)
-            if (declared.load, declared.is_exact) == (tightest.load, tightest.is_exact):
-                tightest, scope = declared, box
-        return tightest
 
     def _loads(self, scope: Scope) -> Loads:
         return Loads(self.partitions, self._boxes, inside=scope)
@@ -342,7 +323,8 @@ def admit(budgets: Budgets, requests: Sequence[AskedAmount]) -> tuple[Budgets, A
         else:
             room = budgets.room(request)
             if request.amount > room.amount:
-                return before, Refused(position, room, _room_beside(before, requests, position).amount)
+                fits = room if len(requests) == 1 else _room_beside(before, requests, position)
+                return before, Refused(position, room, fits.amount)
             budgets, member = budgets.with_reservation(request, room)
         placed.append(Placed(position, member))
     return budgets, tuple(placed)

@@ -18,17 +18,30 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TypeAlias
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from app.core import limits
 from app.privacy.numbering import Boxes, Coupled, Lists, Numbers, Table
-from app.privacy.partitions import Cell, JointCell, Partitions, Scope
+from app.privacy.partitions import Cell, ColumnPartition, JointCell, Partition, Partitions, Scope
 
-Factor: TypeAlias = tuple[tuple[int, ...], Table]
-"""Variables in order, and an amount at every combination of their values, with one axis per variable."""
+_NO_RANK: Final = 2**62
+"""Above every rank and every sum of amounts that fit into 64 bits with a sign."""
+_SLOWNESS_OF_OBJECTS = 512  # measured: additions of 64-bit integers in the time of one of Python's
+
+
+class Factor(NamedTuple):
+    """Variables in order, and an amount at every combination of their values, with one axis per variable.
+
+    ``ranks`` are those of the values of eliminated variables that the amounts are the largest for; the smallest is the
+    first in canonical order. ``None``: no variable was eliminated.
+    """
+
+    scope: tuple[int, ...]
+    amounts: Table
+    ranks: Table | None = None
 
 
 @dataclass(frozen=True)
@@ -90,27 +103,41 @@ def _reached(variable: int, done: int, cliques: Iterable[tuple[int, ...]]) -> se
 
 
 class Elimination:
-    """Maximizes over all variables of an order but the last, and finds the values that attain a maximum."""
+    """Maximizes over all variables of an order but the last, and finds the values that attain a maximum.
 
-    def __init__(self, unary: Sequence[Table], coupled: Sequence[Factor], order: Sequence[int]) -> None:
+    Among equal maxima, it finds the combination of the smallest rank. Ranks stand beside the amounts: an amount that
+    contains its rank needs Python's integers, which take five hundred times as long.
+
+    Attributes:
+        last: the maximum for each value of the last variable.
+        first: the value of the last variable that attains the largest of them.
+    """
+
+    def __init__(
+        self, unary: Sequence[Table], ranks: Sequence[Table], coupled: Sequence[Factor], order: Sequence[int]
+    ) -> None:
         """Runs the elimination.
 
         Args:
             unary: for each variable, the amount that depends on this variable alone, by value; fixes the dtype of all
                 tables.
+            ranks: for each variable, what its value adds to the rank of a combination; rising.
             coupled: amounts at combinations of values.
             order: every variable once.
         """
+        self._unary, self._ranks = unary, ranks
         self._order = tuple(order)
-        self._choices: list[tuple[tuple[int, ...], NDArray[np.intp]]] = []
+        self._choices: list[tuple[tuple[int, ...], Numbers]] = []
         waiting = list(coupled)
         for variable in order[:-1]:
-            arrived = [factor for factor in waiting if variable in factor[0]]
-            waiting = [factor for factor in waiting if variable not in factor[0]]
-            scope, table = _joined(variable, arrived, unary)
-            self._choices.append((scope, np.argmax(table, axis=0)))
-            waiting.append((scope, np.max(table, axis=0)))
-        _, self.last = _joined(order[-1], waiting, unary)
+            arrived = [factor for factor in waiting if variable in factor.scope]
+            waiting = [factor for factor in waiting if variable not in factor.scope]
+            joined = self._joined(variable, arrived)
+            choices = _first_of_largest(joined)
+            self._choices.append((joined.scope[1:], choices))
+            waiting.append(self._maximized(joined, choices))
+        joined = self._joined(order[-1], waiting)
+        self.last, self.first = joined.amounts, int(_first_of_largest(joined))
 
     def assignment(self, value: int) -> dict[int, int]:
         """The values of all variables that attain the maximum with the last variable at ``value``."""
@@ -119,17 +146,40 @@ class Elimination:
             values[variable] = int(choices[tuple(values[other] for other in scope)])
         return values
 
+    def _joined(self, variable: int, factors: Sequence[Factor]) -> Factor:
+        """Adds all tables that involve a variable: the axis of the variable comes first, then the other axes."""
+        others = {other for factor in factors for other in factor.scope}
+        axes = (variable, *sorted(others - {variable}))
+        amounts = self._sum(axes, [((variable,), self._unary[variable]), *(factor[:2] for factor in factors)])
+        ranked = [(factor.scope, factor.ranks) for factor in factors if factor.ranks is not None]
+        if not ranked:
+            return Factor(axes, amounts)
+        return Factor(axes, amounts, self._sum(axes, [((variable,), self._ranks[variable]), *ranked]))
 
-def _joined(variable: int, factors: Sequence[Factor], unary: Sequence[Table]) -> Factor:
-    """Adds all tables that involve a variable: the axis of the variable comes first, then the axes of the scope."""
-    others = {other for scope, _ in factors for other in scope}
-    scope = tuple(sorted(others - {variable}))
-    axes = (variable, *scope)
-    table = np.zeros([len(unary[axis]) for axis in axes], dtype=unary[variable].dtype)
-    table += _spread(unary[variable], (variable,), axes)
-    for factor_scope, factor in factors:
-        table += _spread(factor, factor_scope, axes)
-    return scope, table
+    def _sum(self, axes: Sequence[int], tables: Sequence[tuple[Sequence[int], Table]]) -> Table:
+        total = np.zeros([len(self._unary[axis]) for axis in axes], dtype=self._unary[0].dtype)
+        for scope, table in tables:
+            total += _spread(table, scope, axes)
+        return total
+
+    def _maximized(self, joined: Factor, choices: Numbers) -> Factor:
+        """The largest amounts over the first variable, with the ranks of their choices."""
+        ranks = self._ranks[joined.scope[0]][choices] if joined.ranks is None else _chosen(joined.ranks, choices)
+        return Factor(joined.scope[1:], _chosen(joined.amounts, choices), ranks)
+
+
+def _first_of_largest(joined: Factor) -> Numbers:
+    """The value of the first variable that attains the largest amount: of equal amounts the one of the least rank."""
+    if joined.ranks is None:
+        return np.asarray(np.argmax(joined.amounts, axis=0))
+    is_largest = joined.amounts == np.max(joined.amounts, axis=0)
+    return np.asarray(np.argmin(np.where(is_largest, joined.ranks, _NO_RANK), axis=0))
+
+
+def _chosen(table: Table, choices: Numbers) -> Table:
+    """The entries of a table at one value of its first axis for each combination of the others."""
+    chosen: Table = np.take_along_axis(table, choices[np.newaxis], axis=0)[0]
+    return chosen
 
 
 def _spread(factor: Table, scope: Sequence[int], axes: Sequence[int]) -> Table:
@@ -141,7 +191,9 @@ def _spread(factor: Table, scope: Sequence[int], axes: Sequence[int]) -> Table:
 
 @dataclass(frozen=True)
 class Tightest:
-    """The joint cell with the largest load; among equal loads, the first cell in canonical order.
+    """The joint cell with the largest load.
+
+    Among equal loads, declared categories come before OTHER and MISSING, then canonical order decides.
 
     Attributes:
         load: the sum of the amounts that cover the cell; an upper bound for every joint cell unless ``is_exact``.
@@ -171,6 +223,7 @@ class Loads:
         self._domains: dict[str, tuple[Cell, ...]] = {}
         self._sizes: dict[str, int] = {}
         self._lists: dict[str, Lists] = {}
+        self._late: dict[str, NDArray[np.bool_]] = {}
         for name in sorted(named):
             known = inside.get(name, named[name].known_cells)
             # The load of an upload that no box names is at most the load of any named upload.
@@ -179,6 +232,7 @@ class Loads:
                 self._domains[name] = domain
                 self._sizes[name] = limits.MAX_HASH_CELLS if known is None else len(domain)
                 self._lists[name] = boxes.sides[name].clipped(domain)
+                self._late[name] = _are_late(named[name], domain)
         self._unrestricted = 0
         self._single = {name: np.zeros(len(cells), self._amounts.dtype) for name, cells in self._domains.items()}
         self._coupled: list[Coupled] = []
@@ -191,7 +245,7 @@ class Loads:
         load, is_exact = self._unrestricted, True
         coupled = {name for group in self._groups for name in group.names}
         for name in self._domains.keys() - coupled:
-            at = int(np.argmax(self._single[name]))
+            at = _first_largest(self._single[name], self._late[name])
             load += int(self._single[name][at])
             cell[name] = self._domains[name][at]
         for group in self._groups:
@@ -276,6 +330,7 @@ class Loads:
             [coupled for coupled in self._coupled if coupled.names[0] in names],
             single={name: self._single[name] for name in names},
             sizes={name: self._sizes[name] for name in names},
+            late={name: self._late[name] for name in names},
         )
 
 
@@ -296,17 +351,21 @@ class _Group:
         *,
         single: Mapping[str, Table],
         sizes: Mapping[str, int],
+        late: Mapping[str, NDArray[np.bool_]],
     ) -> None:
         self.names = tuple(lists)
         self._lists = lists
         self._coupled = coupled
         self._single = single
         self._sizes = sizes
+        self._late = late
         self._class_of, self._best, self._covers = {}, {}, {}
         for name in self.names:
             used = [amounts.lists[:, amounts.names.index(name)] for amounts in coupled if name in amounts.names]
             covers = lists[name].covers
-            self._class_of[name], self._best[name] = _classes(single[name], covers[np.unique(np.concatenate(used))])
+            self._class_of[name], self._best[name] = _classes(
+                single[name], covers[np.unique(np.concatenate(used))], late[name]
+            )
             self._covers[name] = covers[:, self._best[name]]
 
     @cached_property
@@ -315,9 +374,8 @@ class _Group:
         order = self._affordable(last=None)
         if order is None:
             return self._bound()
-        elimination, scale = self._elimination(order)
-        at = int(np.argmax(elimination.last))
-        return self._maximum(elimination, at, scale)
+        elimination = self._elimination(order)
+        return self._maximum(elimination, elimination.first)
 
     def by_cell(self, name: str) -> list[_Maximum]:
         """The largest load in every cell of one of the partitions, exact or bounded."""
@@ -329,8 +387,8 @@ class _Group:
                 _Maximum(rest + int(load), {**whole.positions, name: at}, is_exact=False)
                 for at, load in enumerate(self._widened[name])
             ]
-        elimination, scale = self._elimination(order)
-        by_class = [self._maximum(elimination, at, scale) for at in range(len(self._best[name]))]
+        elimination = self._elimination(order)
+        by_class = [self._maximum(elimination, at) for at in range(len(self._best[name]))]
         single, best = self._single[name], self._best[name]
         result = []
         for at, group in enumerate(self._class_of[name]):
@@ -361,10 +419,35 @@ class _Group:
         return widened
 
     def _affordable(self, *, last: int | None) -> EliminationOrder | None:
-        """The cheapest order, or ``None`` above the limit of work. The work never falls when a box is added."""
+        """The cheapest order, or ``None`` above the limit of work. The work never falls when a box is added, and
+        neither do sums and ranks, which make Python's integers necessary."""
         volumes = {self._variables(coupled): coupled.volume(self._covers_of(coupled)) for coupled in self._coupled}
         order = plan([len(self._best[name]) for name in self.names], volumes, last=last)
-        return order if order.work <= limits.MAX_COMPOSITION_WORK else None
+        slowness = 1 if self._dtype == np.int64 else _SLOWNESS_OF_OBJECTS
+        return order if order.work * slowness <= limits.MAX_COMPOSITION_WORK else None
+
+    @cached_property
+    def _dtype(self) -> np.dtype[Any]:
+        """Of the tables: int64 if every sum of amounts and every rank fits, otherwise Python's integers."""
+        total = sum(int(coupled.amounts.sum()) for coupled in self._coupled)
+        total += sum(int(np.max(self._single[name])) for name in self.names)
+        n_ranks = math.prod(2 * len(self._best[name]) for name in self.names)
+        return np.dtype(np.int64 if max(total, n_ranks) < _NO_RANK else object)
+
+    def _ranks(self) -> list[Table]:
+        """By partition, what a class adds to the rank of a combination, which decides among equal loads.
+
+        Fewer cells that are no declared category come first, those of later partitions before those of earlier ones;
+        then canonical order decides.
+        """
+        n_combinations = math.prod(len(self._best[name]) for name in self.names)
+        weight, ranks = n_combinations, []
+        for index, name in enumerate(self.names):
+            weight //= len(self._best[name])
+            weight_if_late = n_combinations << len(self.names) - 1 - index
+            places = np.argsort(np.argsort(self._best[name])).astype(self._dtype)
+            ranks.append(places * weight + self._late[name][self._best[name]].astype(self._dtype) * weight_if_late)
+        return ranks
 
     def _variables(self, coupled: Coupled) -> tuple[int, ...]:
         return tuple(map(self.names.index, coupled.names))
@@ -373,49 +456,51 @@ class _Group:
         """Whether each list covers each class; a list covers a class wholly or not at all."""
         return [self._covers[name] for name in coupled.names]
 
-    def _elimination(self, order: EliminationOrder) -> tuple[Elimination, int]:
-        """Runs the elimination on amounts times ``scale``, minus a rank below ``scale`` that breaks ties.
-
-        The rank of a combination is its place in canonical order, so the maximum is unique and is the first of equals.
-        """
-        sizes = [len(self._best[name]) for name in self.names]
-        scale = int(np.prod(sizes, dtype=object))
-        total = sum(int(coupled.amounts.sum()) for coupled in self._coupled)
-        total += sum(int(np.max(self._single[name])) for name in self.names)
-        dtype = np.dtype(np.int64 if (total + 1) * scale < 2**62 else object)
-        weight, unary = scale, []
-        for name, size in zip(self.names, sizes, strict=True):
-            weight //= size
-            places = np.arange(size).astype(dtype)
-            unary.append(self._single[name][self._best[name]].astype(dtype) * scale - places * weight)
+    def _elimination(self, order: EliminationOrder) -> Elimination:
+        unary = [self._single[name][self._best[name]].astype(self._dtype) for name in self.names]
         tables = [
-            (self._variables(coupled), coupled.table(self._covers_of(coupled)).astype(dtype) * scale)
+            Factor(self._variables(coupled), coupled.table(self._covers_of(coupled)).astype(self._dtype))
             for coupled in self._coupled
         ]
-        return Elimination(unary, tables, order.variables), scale
+        return Elimination(unary, self._ranks(), tables, order.variables)
 
-    def _maximum(self, elimination: Elimination, at: int, scale: int) -> _Maximum:
+    def _maximum(self, elimination: Elimination, at: int) -> _Maximum:
         chosen = elimination.assignment(at)
         positions = {name: int(self._best[name][chosen[index]]) for index, name in enumerate(self.names)}
-        return _Maximum(-(-int(elimination.last[at]) // scale), positions, is_exact=True)
+        return _Maximum(int(elimination.last[at]), positions, is_exact=True)
 
     def _bound(self) -> _Maximum:
-        positions = {name: int(np.argmax(self._widened[name])) for name in self.names}
+        positions = {name: _first_largest(self._widened[name], self._late[name]) for name in self.names}
         return _Maximum(sum(int(self._widened[name][at]) for name, at in positions.items()), positions, is_exact=False)
 
 
-def _classes(single: Table, covers_cell: NDArray[np.bool_]) -> tuple[Numbers, Numbers]:
+def _are_late(partition: Partition, domain: Sequence[Cell]) -> NDArray[np.bool_]:
+    """Whether each cell of a domain is none of the declared categories."""
+    if not isinstance(partition, ColumnPartition):
+        return np.zeros(len(domain), np.bool_)
+    categories = frozenset(partition.categories)
+    return np.array([cell not in categories for cell in domain])
+
+
+def _first_largest(loads: Table, late: NDArray[np.bool_]) -> int:
+    """The first cell of a partition with the largest load; a declared category, if there is one among equals."""
+    largest = np.flatnonzero(loads == np.max(loads))
+    return int(largest[np.argmin(late[largest])])
+
+
+def _classes(single: Table, covers_cell: NDArray[np.bool_], late: NDArray[np.bool_]) -> tuple[Numbers, Numbers]:
     """Groups the cells of a partition that the same lists contain, and so the same boxes cover.
 
     Returns:
-        The class of every cell, and the cell with the largest load of every class (the first of equals). Classes are
-        in the order of these cells.
+        The class of every cell, and the cell with the largest load of every class (the first of equals, a declared
+        category before others). Classes are in the order of these cells, those of declared categories first.
     """
     signatures = [column.tobytes() for column in np.ascontiguousarray(np.packbits(covers_cell, axis=0).T)]
     fullest: dict[bytes, int] = {}
     for at, signature in enumerate(signatures):
-        if signature not in fullest or single[at] > single[fullest[signature]]:
+        before = fullest.setdefault(signature, at)
+        if (single[at], late[before]) > (single[before], late[at]):
             fullest[signature] = at
-    best = sorted(fullest.values())
+    best = sorted(fullest.values(), key=lambda at: (late[at], at))
     place = {signatures[at]: group for group, at in enumerate(best)}
     return np.array([place[signature] for signature in signatures], np.intp), np.array(best, np.intp)
