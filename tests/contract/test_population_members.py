@@ -1,6 +1,7 @@
 """Stored totals of a population's members: always equal to those of their boxes, and updated without reading a box."""
 
 import random
+from collections.abc import Sequence
 from contextlib import suppress
 from datetime import timedelta
 
@@ -23,7 +24,7 @@ NAMES = ("ds_1", "ds_2", "ds_3")
 CUT = Partitions.from_json([{"name": name, "kind": "hash", "cells": 3} for name in ("a", "b", "c")])
 
 
-def opened(session: Session, *, cap: int) -> None:
+def opened(session: Session, *, cap: int, members: Sequence[str] = NAMES) -> None:
     populations.open_population(
         session, NewPopulation("pop_a", "patients", "pure", cap, None, OWNER.key_id), at=stamps.now()
     )
@@ -33,7 +34,8 @@ def opened(session: Session, *, cap: int) -> None:
             privacy_unit={"column": None, "max_rows": 1}, partitions=CUT,
         )  # fmt: skip
         accounts.open_account(session, new_account, actor=OWNER.key_id)
-        populations.join(session, "pop_a", name, actor=OWNER.key_id, at=stamps.now())
+        if name in members:
+            populations.join(session, "pop_a", name, actor=OWNER.key_id, at=stamps.now())
 
 
 def reserve(session: Session, name: str, amount: int, job: str, scope: dict[str, tuple[int, ...]]) -> str:
@@ -75,6 +77,30 @@ def test_stored_totals_of_members_equal_their_boxes_after_every_step(
             seen.update(kept.values())
     assert all(each.is_exact for each in seen) == bool(work)
     assert any(0 < each.reserved < each.load for each in seen)
+
+
+@pytest.mark.parametrize("member", NAMES[:2])
+def test_a_job_on_a_member_and_on_another_account_reads_each_membership_by_the_account(
+    installation: Installation, member: str
+) -> None:
+    """In either order of the ids: the one is counted in the population, and the other by its own cap alone."""
+    [other] = {*NAMES[:2]} - {member}
+    both = [ledger.NewReservation(name, 40, {}, EVENT, "jb_both") for name in NAMES[:2]]
+    with installation.database.write() as session:
+        opened(session, cap=50, members=[member])
+    with installation.database.write() as session:
+        ledger.reserve(session, both, actor="key_a")
+    for name, amount in ((other, 30), (member, 5)):  # what the first job has read of an account holds for the next one
+        with installation.database.write() as session:
+            reserve(session, name, amount, f"jb_{name}", {})
+    with installation.database.write() as session, pytest.raises(BudgetExceeded) as refused:
+        reserve(session, member, 6, "jb_refused", {})
+    with installation.database.read() as session:
+        counted = populations.of_population(session, "pop_a").loads
+        loads = [chain.state_of(session, tables.account(session, name)).budget.whole.load for name in (member, other)]
+
+    assert (counted, loads) == ({member: 45}, [45, 70])
+    assert refused.value.population == "patients"
 
 
 def test_a_refusal_in_a_population_states_what_all_members_carry(installation: Installation) -> None:

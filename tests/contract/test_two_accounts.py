@@ -6,15 +6,22 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from app.core.errors import BudgetExceeded, DatasetDeleted, LeaseLost
+from app.core.errors import BudgetExceeded, DatasetDeleted, Frozen, LeaseLost
+from app.datasets import catalog
+from app.jobs import queue
+from app.jobs.states import EndReason
 from app.registry import models
-from app.services.datasets.erase import delete_dataset
+from app.services.datasets.erase import delete_dataset, mark_deleted
 from app.services.execution import charge, run_job
 from app.services.execution.run_job import JobFailed
 from app.services.jobs import show_jobs
 from app.services.jobs.task import JobTask
+from app.services.webhooks import create_webhook, deliver_due
+from app.wire.rules import WebhookIn
 from tests.support.crash_scene import OWNER, Scene
-from tests.support.job_kinds import claimed, perform_here
+from tests.support.job_kinds import claimed, must_not_run, perform_here
+from tests.support.receiver import Receiver, listening, may_reach_loopback
+from tests.support.ruled import set_rules
 from tests.support.sweeping import expired_at
 from tests.support.two_datasets import Pair
 
@@ -98,6 +105,64 @@ def test_erasing_either_dataset_voids_a_waiting_job_on_both_and_refuses_the_next
     with pytest.raises(DatasetDeleted):
         pair.submit(key="another")
     pair.verify()
+
+
+@pytest.mark.parametrize("which", ["first", "second"])
+def test_the_mark_of_either_dataset_cancels_a_running_job_that_stays_charged_on_both(pair: Pair, which: str) -> None:
+    job_id, database = pair.submit(key="k"), pair.first.installation.database
+    charge.charge_claimed(pair.first.installation, claimed(pair.first.installation))
+    with database.write() as session:
+        mark_deleted(session, getattr(pair, which).dataset_id, actor=OWNER.key_id, at=database.now(session))
+    row = pair.first.job(job_id)
+    assert (row.state, row.reason) == ("cancelled", EndReason.DATASET_ERASED)
+    assert pair.kinds_of(job_id) == (CHARGED, CHARGED)
+    pair.verify()
+
+
+@pytest.mark.parametrize("which", ["first", "second"])
+def test_freezing_either_dataset_holds_a_job_back_before_its_claim_and_before_its_charge(
+    pair: Pair, which: str
+) -> None:
+    job_id, frozen = pair.submit(key="k"), getattr(pair, which)
+    claim = claimed(pair.first.installation)
+    set_rules(frozen, frozen=True)
+    with pytest.raises(Frozen) as held:
+        charge.charge_claimed(pair.first.installation, claim)
+    run_job.run_job(pair.first.installation, claim, must_not_run)
+    assert (held.value.dataset, pair.first.job(job_id).state) == (frozen.dataset_id, "queued")
+    assert pair.kinds_of(job_id) == (["reserve"], ["reserve"])
+    assert run_job.claim_next(pair.first.installation) is None
+
+
+@pytest.mark.parametrize("which", ["first", "second"])
+@pytest.mark.parametrize("is_charged", [False, True])
+def test_an_upload_of_either_dataset_counts_as_read(pair: Pair, which: str, is_charged: bool) -> None:
+    """So an erasure of the upload frees no places of its units."""
+    installation, dataset_id = pair.first.installation, getattr(pair, which).dataset_id
+    with installation.database.read() as session:
+        [upload] = catalog.upload_ids(session, dataset_id)
+        assert not queue.reads_upload(session, dataset_id, upload)
+    pair.submit(key="k")
+    if is_charged:
+        charge.charge_claimed(installation, claimed(installation))
+    with installation.database.read() as session:
+        assert queue.reads_upload(session, dataset_id, upload)
+
+
+@pytest.mark.parametrize("which", ["first", "second"])
+def test_webhooks_of_a_dataset_are_told_of_a_job_under_the_name_of_that_dataset_alone(pair: Pair, which: str) -> None:
+    installation, told = may_reach_loopback(pair.first.installation), getattr(pair, which).dataset_id
+    with listening(Receiver()) as receiver:
+        body = {"url": receiver.url, "events": ["job.queued", "job.started", "job.ended"]}
+        webhook = create_webhook(installation, OWNER, told, WebhookIn.model_validate(body))
+        pair.submit(key="k")
+        _run(pair, _fail)
+        deliver_due(installation)
+        events = receiver.events(webhook.secret)
+    other = ({pair.first.dataset_id, pair.second.dataset_id} - {told}).pop()
+    assert [event["type"] for event in events] == body["events"]
+    assert {event["dataset"] for event in events} == {told}
+    assert other not in str(events)
 
 
 @pytest.mark.parametrize(("epsilon", "of_second"), [("3.5", "1"), ("1", "3.5")])

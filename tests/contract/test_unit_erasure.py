@@ -17,6 +17,7 @@ from app.services.installation import Installation
 from app.services.ledger.heads import open_log
 from tests.support import people
 from tests.support.crash_scene import ADMIN, EVENT, OWNER
+from tests.support.uploads import store_table, stored_table
 
 UPLOADS = ([("ann", 1), ("ben", 2), ("ann", 3)], [("cleo", 4)], [("ann", 5), ("ben", 6), ("ann", 7)])
 
@@ -64,6 +65,16 @@ def test_the_rows_go_from_every_upload_and_the_others_stay_as_they_were(
         stored = catalog.find(session, dataset)
     rows = private_rows.read(people.files(installation, dataset), Selection(stored.schema, stored.partitions, {}))
     assert len(rows.y) == 3, "the files are of the form that jobs read"
+
+
+@pytest.mark.parametrize("group_rows", [1, 2])
+def test_the_rows_go_from_every_row_group_of_a_large_upload(
+    installation: Installation, dataset: str, group_rows: int
+) -> None:
+    for file in people.files(installation, dataset):
+        store_table(stored_table(file), file, group_rows=group_rows)
+    assert erase_unit(installation, OWNER, dataset, unit="ann").erased == 3
+    assert ages(installation, dataset) == [[2], [4], [6]]
 
 
 def test_an_admin_without_the_grant_learns_no_number_of_erased_rows(installation: Installation, dataset: str) -> None:

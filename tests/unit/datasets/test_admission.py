@@ -65,6 +65,15 @@ def test_blocks_of_one_upload_count_together(tmp_path: Path) -> None:
     assert admitted == [[True, True], [True, False], [False, False]]
 
 
+def test_rows_of_more_units_than_one_query_reads_count(tmp_path: Path) -> None:
+    """Of every unit: whichever it is among the units of an upload."""
+    book = Book(tmp_path, max_rows=1)
+    units = admission.unit_row_ids(map(str, range(1_100)), dataset_key=KEY.secret)
+
+    assert all(book.upload(*units))
+    assert not any(book.upload(*units))
+
+
 def test_a_lost_book_is_an_error_and_not_an_empty_book(tmp_path: Path) -> None:
     book = Book(tmp_path, max_rows=1)
     book.upload(ANN)
