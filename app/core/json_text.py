@@ -9,6 +9,8 @@ from contextlib import suppress
 from decimal import Decimal, InvalidOperation
 from typing import Any, NoReturn
 
+import msgspec
+
 from app.core import limits
 from app.core.errors import MalformedRequest, TooLarge
 
@@ -19,6 +21,11 @@ _STRING = re.compile(rb'"[^"]*+"?')
 _SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
 _STRING_OR_CONSTANT = re.compile(r'"(?:[^"\\]|\\.)*+"|-?(?:NaN|Infinity)', re.DOTALL)
 _TRAILING_COMMA = re.compile(r",\s*[\]}]")
+
+
+def n_bytes(value: object) -> int:
+    """The bytes of a value as JSON."""
+    return len(msgspec.json.encode(value))
 
 
 def check_nodes(text: bytes, limit: int) -> None:

@@ -89,8 +89,8 @@ MAX_SENTENCE_CHARS = 500  # Characters of a reason or a description in the ledge
 DEFAULT_PAGE_SIZE = 50  # Items of a list when the request names no ``limit``
 MAX_PAGE_SIZE = 500  # Items of a list
 
-# Features, categories and classes of all datasets on a page, or cells of its entries, unless one alone has more.
-MAX_PAGE_WEIGHT = 600_000
+# Bytes of the declarations, scopes or releases on a page as JSON, unless one alone has more.
+MAX_PAGE_BYTES = 8 * 1024 * 1024
 
 # Tokens of an identity provider
 

@@ -24,6 +24,7 @@ from sqlalchemy import (
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Mapped, Session, mapped_column
 
+from app.core import json_text
 from app.core.errors import DatasetDeleted, InvalidRequest, NameTaken, NotFound
 from app.core.sealed_files import DataKey, StorageKeys
 from app.core.stamps import is_reference
@@ -129,11 +130,9 @@ class Dataset:
         return Schema.from_json(self.row.schema)
 
     @property
-    def weight(self) -> int:
-        """Number of features, categories and classes of the declaration."""
-        schema: dict[str, Any] = self.row.schema
-        n_categories = sum(len(feature.get("categories") or ()) for feature in schema["features"])
-        return len(schema["features"]) + n_categories + len(schema["label"]["classes"])
+    def n_bytes(self) -> int:
+        """The bytes of the declaration as JSON."""
+        return json_text.n_bytes((self.row.schema, self.row.partitions))
 
     @cached_property
     def partitions(self) -> Partitions:

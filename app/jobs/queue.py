@@ -360,9 +360,12 @@ def is_unfinished(session: Session, job_id: str) -> bool:
 
 
 def several(session: Session, job_ids: Sequence[str]) -> Iterator[JobRow]:
-    """The jobs of these ids that exist. A few at a time are in memory: a task may name thousands of uploads."""
+    """The jobs of these ids that exist, in their order. A few at a time are in memory: a task may name thousands of
+    uploads."""
     for at in range(0, len(job_ids), 16):
-        yield from session.execute(select(JobRow).where(JobRow.id.in_(job_ids[at : at + 16]))).scalars()
+        ids = job_ids[at : at + 16]
+        rows = {row.id: row for row in session.execute(select(JobRow).where(JobRow.id.in_(ids))).scalars()}
+        yield from (rows.pop(job_id) for job_id in ids if job_id in rows)
 
 
 def ask_approval(session: Session, job_id: str, dataset_ids: Iterable[str]) -> None:

@@ -10,7 +10,7 @@ Amounts are whole steps of the account's unit: 10⁻⁹ ε (``pure``), 10⁻¹²
 import hashlib
 import json
 import sys
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from datetime import datetime
 from enum import StrEnum
@@ -399,6 +399,7 @@ class EntryRow(Base):
     )
 
 
+_LOADED_AT_ONCE = 4
 _ENTRY_COLUMNS = tuple(field.name for field in fields(Entry) if field.name != "places")
 _ADD_ENTRIES = insert_rows(EntryRow)
 _ACCOUNTS = cast(Table, AccountRow.__table__)
@@ -472,8 +473,10 @@ def reservations_of(session: Session, job_ids: Sequence[str]) -> list[Reservatio
     return list(session.execute(in_order).scalars())
 
 
-def external_reservations(session: Session, account_id: str, *, after: str | None, limit: int) -> list[ReservationRow]:
-    """At most ``limit`` reservations for mechanisms outside the service, which have no job, in order of id.
+def external_reservations(
+    session: Session, account_id: str, *, after: str | None, limit: int
+) -> Iterator[ReservationRow]:
+    """Yields at most ``limit`` reservations for mechanisms outside the service, which have no job, in order of id.
 
     Raises:
         NotFound: ``after`` is not in the list.
@@ -483,7 +486,9 @@ def external_reservations(session: Session, account_id: str, *, after: str | Non
         if session.execute(query.where(ReservationRow.id == after)).first() is None:
             raise NotFound("reservation")
         query = query.where(ReservationRow.id > after)
-    return list(session.execute(query.order_by(ReservationRow.id).limit(limit)).scalars())
+    query = query.order_by(ReservationRow.id).limit(limit).execution_options(yield_per=_LOADED_AT_ONCE)
+    with session.execute(query).scalars() as rows:
+        yield from rows
 
 
 def n_external_reservations(session: Session, account_id: str) -> int:

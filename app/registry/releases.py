@@ -4,7 +4,7 @@ Plans and models refer to profiles, and budget was spent on evaluations.
 """
 
 from collections import defaultdict
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import TypeVar
 
 from sqlalchemy import Select, func, select, tuple_
@@ -14,6 +14,7 @@ from app.core.errors import NotFound
 from app.db.base import find_row
 from app.registry.tables import EvaluatedModelRow, EvaluationRow, ProfileRow
 
+_LOADED_AT_ONCE = 4
 _LAST = 50
 
 Release = TypeVar("Release", ProfileRow, EvaluationRow)
@@ -30,8 +31,8 @@ def find_profile(session: Session, profile_id: str) -> ProfileRow:
     return find_row(session, ProfileRow, profile_id, kind="profile")
 
 
-def page_of_profiles(session: Session, *, dataset_id: str, before: str | None, limit: int) -> list[ProfileRow]:
-    """A page of the profiles of one dataset, newest first."""
+def page_of_profiles(session: Session, *, dataset_id: str, before: str | None, limit: int) -> Iterator[ProfileRow]:
+    """Yields a page of the profiles of one dataset, newest first."""
     query = select(ProfileRow).where(ProfileRow.dataset_id == dataset_id)
     return _page(session, ProfileRow, query, before=before, limit=limit)
 
@@ -62,8 +63,8 @@ def find_evaluation(session: Session, evaluation_id: str) -> EvaluationRow:
 
 def page_of_evaluations(
     session: Session, *, model_id: str, dataset_ids: Sequence[str] | None, before: str | None, limit: int
-) -> list[EvaluationRow]:
-    """A page of the evaluations of one model on the given datasets (``None``: all datasets), newest first."""
+) -> Iterator[EvaluationRow]:
+    """Yields a page of the evaluations of one model on the given datasets (``None``: all datasets), newest first."""
     query = select(EvaluationRow).join(EvaluatedModelRow, EvaluatedModelRow.evaluation_id == EvaluationRow.id)
     query = query.where(EvaluatedModelRow.model_id == model_id)
     if dataset_ids is not None:
@@ -73,10 +74,13 @@ def page_of_evaluations(
 
 def _page(
     session: Session, form: type[Release], query: Select[Release], *, before: str | None, limit: int
-) -> list[Release]:
+) -> Iterator[Release]:
+    """Bodies can be large, so the database sends a few at a time: a caller that stops does not load the others."""
     if before is not None:
         last = session.execute(query.where(form.id == before)).scalar_one_or_none()
         if last is None:
             raise NotFound("place")
         query = query.where(tuple_(form.created_at, form.id) < (last.created_at, last.id))
-    return list(session.execute(query.order_by(form.created_at.desc(), form.id.desc()).limit(limit)).scalars())
+    query = query.order_by(form.created_at.desc(), form.id.desc()).limit(limit)
+    with session.execute(query.execution_options(yield_per=_LOADED_AT_ONCE)).scalars() as rows:
+        yield from rows

@@ -40,23 +40,23 @@ def page_of(
     request: PageRequest,
     fetch: Callable[[int], Iterable[Item]],
     cursor_of: Callable[[Item], str],
-    weight_of: Callable[[Item], int] = lambda _: 0,
+    bytes_of: Callable[[Item], int] = lambda _: 0,
 ) -> tuple[Sequence[Item], str | None]:
     """The items of a page, and the cursor of the next page if one exists.
 
     Args:
         fetch: returns at most the given number of items.
-        weight_of: the weight of an item. A page ends before ``limits.MAX_PAGE_WEIGHT``, but not before its first item.
+        bytes_of: the size of an item. A page ends before ``limits.MAX_PAGE_BYTES``, but not before its first item.
 
     Raises:
         InvalidRequest: the cursor names no item.
     """
     shown: list[Item] = []
-    weight = 0
+    size = 0
     try:
         for item in fetch(request.limit + 1):
-            weight += weight_of(item)
-            if len(shown) == request.limit or (shown and weight > limits.MAX_PAGE_WEIGHT):
+            size += bytes_of(item)
+            if len(shown) == request.limit or (shown and size > limits.MAX_PAGE_BYTES):
                 return shown, cursor_of(shown[-1])
             shown.append(item)
     except NotFound:

@@ -266,14 +266,14 @@ def test_a_search_keeps_no_scope_of_an_entry_that_does_not_match(
 
 
 @pytest.mark.parametrize(
-    ("weight", "sizes"), [(1, [3, 1, 1, 1, 1, 1, 1]), (4, [6, 2, 1]), (5, [7, 2]), (10, [9]), (11, [9])]
+    ("n_bytes", "sizes"), [(1, [1] * 9), (15, [3, 2, 2, 1, 1]), (40, [5, 3, 1]), (97, [9]), (98, [9])]
 )
 def test_a_page_of_entries_ends_where_its_scopes_are_large(
-    scene: Scene, monkeypatch: pytest.MonkeyPatch, weight: int, sizes: list[int]
+    scene: Scene, monkeypatch: pytest.MonkeyPatch, n_bytes: int, sizes: list[int]
 ) -> None:
     for number, cells in enumerate(([0, 1, 2], [1, 2], [1])):
         scene.submit(key=f"large {number}", scope={"shard": cells})
-    monkeypatch.setattr(limits, "MAX_PAGE_WEIGHT", weight)
+    monkeypatch.setattr(limits, "MAX_PAGE_BYTES", n_bytes)
     pages: list[list[int]] = []
     cursor: str | None = None
     while cursor is not None or not pages:

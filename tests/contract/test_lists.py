@@ -375,6 +375,21 @@ def test_a_list_keeps_few_tasks_of_jobs_in_memory(
     assert most <= 20
 
 
+def test_a_page_of_jobs_ends_where_its_scopes_are_large(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    submitted = [scene.submit_job(key=f"k{number}") for number in range(5)]
+    page = show_jobs.list_jobs(scene.installation, OWNER, PageRequest(2))
+    two_jobs = sum(len(job.model_dump_json()) for job in page.jobs)
+    monkeypatch.setattr(limits, "MAX_PAGE_BYTES", two_jobs + 10)
+    pages: list[list[str]] = []
+    cursor: str | None = None
+    while cursor is not None or not pages:
+        page = show_jobs.list_jobs(scene.installation, OWNER, PageRequest(500, cursor))
+        pages.append([job.id for job in page.jobs])
+        cursor = page.next
+    assert [len(jobs) for jobs in pages] == [2, 2, 1]
+    assert [job for jobs in pages for job in jobs] == submitted[::-1]
+
+
 def test_filters_leave_out_other_jobs(scene: Scene) -> None:
     job_kinds.model(scene, "m")
     queued = scene.submit_job(key="k")

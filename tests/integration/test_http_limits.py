@@ -249,7 +249,7 @@ def test_the_largest_declaration_is_accepted_and_priced(server: Server) -> None:
 def test_a_page_of_large_declarations_is_short(server: Server, monkeypatch: pytest.MonkeyPatch, path: str) -> None:
     owner = server.caller("owner").http
     names = {owner.post("/datasets", json=declaration()).json()["name"] for _ in range(2)}
-    monkeypatch.setattr(limits, "MAX_PAGE_WEIGHT", 1)
+    monkeypatch.setattr(limits, "MAX_PAGE_BYTES", 1)
     first = owner.get(path).json()
     second = owner.get(path, params={"cursor": first["next"]}).json()
     pages = [

@@ -50,7 +50,7 @@ def list_datasets(
             page,
             lambda limit: catalog.page(session, ids=visible, after=page.cursor, limit=limit, name=name),
             lambda dataset: dataset.id,
-            lambda dataset: dataset.weight,
+            lambda dataset: dataset.n_bytes,
         )
         return DatasetList(datasets=_all_out(session, shown, principal), next=following)
 

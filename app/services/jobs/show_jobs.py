@@ -1,6 +1,6 @@
 """Serves ``/jobs``: lists, shows and cancels jobs of every kind."""
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import TypeAlias
 
 from sqlalchemy.orm import Session
@@ -47,14 +47,14 @@ def list_jobs(
         visible = grants.datasets_with(session, principal, SEE_JOB)
         if matching.dataset is not None:
             visible = [catalog.listed_id(session, matching.dataset, among=visible)]
-        shown, following = page_of(
-            page,
-            lambda limit: queue.page(session, dataset_ids=visible, before=page.cursor, limit=limit, matching=matching),
-            lambda job_id: job_id,
-        )
         holds = rules.holds(session, at=installation.database.now(session))
-        jobs = {row.id: job_out(row, holds) for row in queue.several(session, shown)}
-        return JobList(jobs=[jobs[job_id] for job_id in shown], next=following)
+
+        def fetch(limit: int) -> Iterator[JobOut]:
+            ids = queue.page(session, dataset_ids=visible, before=page.cursor, limit=limit, matching=matching)
+            return (job_out(row, holds) for row in queue.several(session, ids))
+
+        shown, following = page_of(page, fetch, lambda job: job.id, lambda job: len(job.model_dump_json()))
+        return JobList(jobs=list(shown), next=following)
 
 
 def cancel_job(installation: Installation, principal: Principal, job_id: str) -> JobOut:

@@ -135,7 +135,7 @@ def list_balances(installation: Installation, principal: Principal, page: PageRe
             page,
             lambda limit: catalog.page(session, ids=visible, after=page.cursor, limit=limit),
             lambda dataset: dataset.id,
-            lambda dataset: dataset.weight,
+            lambda dataset: dataset.n_bytes,
         )
         balances = statements.balances_for(session, [dataset.id for dataset in shown], principal.key_id)
         listed = [

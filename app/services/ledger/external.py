@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session
 
 from app.access.grants import ATTEST, SEE_RESERVATIONS, Principal
 from app.access.idempotency import Answer, IdempotentRequest
-from app.core import amounts
+from app.core import amounts, json_text
 from app.core.errors import AccountantMismatch, InvalidRequest
 from app.datasets import catalog
 from app.datasets.catalog import Dataset
@@ -245,6 +245,7 @@ def list_reservations(
             page,
             lambda limit: tables.external_reservations(session, dataset.id, after=page.cursor, limit=limit),
             lambda row: row.id,
+            lambda row: json_text.n_bytes(row.scope),
         )
         return ReservationList(reservations=[_reservation_out(session, dataset, row) for row in shown], next=following)
 

@@ -13,7 +13,7 @@ from sqlalchemy.orm import Session
 
 from app.access import grants
 from app.access.grants import SEE_LEDGER, Principal
-from app.core import limits
+from app.core import json_text, limits
 from app.core.errors import InvalidRequest, NotFound
 from app.datasets import catalog
 from app.datasets.catalog import Dataset
@@ -38,20 +38,20 @@ def matching_entries(
 ) -> tuple[list[Entry], str | None]:
     """The matches of a page, and the cursor of the next page.
 
-    A page ends early after ``limits.MAX_SEARCHED_ENTRIES`` entries, or with a match that reaches ``MAX_PAGE_WEIGHT``.
+    A page ends early after ``limits.MAX_SEARCHED_ENTRIES`` entries, or with a match that reaches ``MAX_PAGE_BYTES``.
 
     Args:
         following: the entries that follow a sequence in the order of the list, at most so many.
     """
-    last, n_read, weight = page.sequence(), 0, 0
+    last, n_read, size = page.sequence(), 0, 0
     entries: list[Entry] = []
     while batch := following(last, batch_size):
         for entry in batch:
             last, n_read = entry.sequence, n_read + 1
             if is_match(entry):
                 entries.append(entry)
-                weight += tables.n_listed(entry.scope)
-            is_full = len(entries) == page.limit or weight >= limits.MAX_PAGE_WEIGHT
+                size += json_text.n_bytes(entry.scope)
+            is_full = len(entries) == page.limit or size >= limits.MAX_PAGE_BYTES
             if is_full or n_read == limits.MAX_SEARCHED_ENTRIES:
                 return entries, str(last) if following(last, 1) else None
     return entries, None

@@ -13,7 +13,7 @@ from sqlalchemy.orm import Session
 from app.access import grants
 from app.access.grants import SEE_MODEL, TRAIN, Principal
 from app.access.idempotency import Answer, IdempotentRequest
-from app.core import stamps
+from app.core import json_text, stamps
 from app.core.errors import GrovekeeperError, InvalidRequest, NotFound, Unavailable
 from app.forests import metrics
 from app.forests.bins import noisy_counts
@@ -315,6 +315,7 @@ def list_evaluations(
                 session, model_id=model.id, dataset_ids=visible, before=page.cursor, limit=limit
             ),
             lambda row: row.id,
+            lambda row: json_text.n_bytes(row.body),
         )
         return EvaluationList(evaluations=_all_out(session, shown), next=following)
 

@@ -13,7 +13,7 @@ from sqlalchemy.orm import Session
 from app.access import grants
 from app.access.grants import TRAIN, Principal
 from app.access.idempotency import Answer, IdempotentRequest
-from app.core import stamps
+from app.core import json_text, stamps
 from app.core.errors import GrovekeeperError
 from app.forests import profile
 from app.forests.bins import quantile_bins
@@ -179,6 +179,7 @@ def list_profiles(installation: Installation, principal: Principal, reference: s
             page,
             lambda limit: releases.page_of_profiles(session, dataset_id=dataset.id, before=page.cursor, limit=limit),
             lambda row: row.id,
+            lambda row: json_text.n_bytes(row.body),
         )
         return ProfileList(profiles=[_summary(row) for row in shown], next=following)
 

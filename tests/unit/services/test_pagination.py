@@ -54,12 +54,12 @@ def test_pages_show_every_item_once_in_order(n_items: int, limit: int) -> None:
     assert n_pages == max(-(-n_items // limit), 1), "no empty page follows a full one"
 
 
-def test_a_page_of_heavy_items_is_short_and_loads_no_item_beyond_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limits, "MAX_PAGE_WEIGHT", 5)
-    weights, loaded = [2, 3, 1, 9, 9, 1], list[int]()
+def test_a_page_of_large_items_is_short_and_loads_no_item_beyond_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "MAX_PAGE_BYTES", 5)
+    sizes, loaded = [2, 3, 1, 9, 9, 1], list[int]()
 
     def fetch(after: int) -> Iterator[int]:
-        for item in range(after + 1, len(weights)):
+        for item in range(after + 1, len(sizes)):
             loaded.append(item)
             yield item
 
@@ -68,7 +68,7 @@ def test_a_page_of_heavy_items_is_short_and_loads_no_item_beyond_the_next(monkey
     while cursor is not None:
         start = int(cursor)
         loaded.clear()
-        items, cursor = page_of(PageRequest(4), lambda _, start=start: fetch(start), str, weights.__getitem__)  # type: ignore[misc]
+        items, cursor = page_of(PageRequest(4), lambda _, start=start: fetch(start), str, sizes.__getitem__)  # type: ignore[misc]
         assert loaded[:-1] == items or loaded == items
         pages.append(list(items))
     assert pages == [[0, 1], [2], [3], [4], [5]]
