@@ -7,6 +7,7 @@ import pytest
 from sqlalchemy import select
 
 from app.access.grants import Principal, Role
+from app.access.tables import AnswerRow
 from app.core.errors import CellsUnread, NotFound, RoleMissing, UnreadColumn, UploadEmpty, UploadRepeated
 from app.datasets import ingest, row_layout
 from app.datasets.upload_bodies import BodyForm
@@ -36,6 +37,16 @@ def test_the_report_counts_the_rows_that_were_stored(installation: Installation)
     assert people.upload(installation, dataset, MORE)["rows"] == 1
     assert _rows(installation, dataset) == [3, 1]
     assert people.upload(installation, dataset, people.visits([]), accept_empty=True)["rows"] == 0
+
+
+def test_the_digest_that_is_stored_of_a_body_is_keyed_by_the_dataset(installation: Installation) -> None:
+    """So that nobody with the database tests guesses of the rows, also after the data key is gone."""
+    for _ in range(2):
+        dataset = people.declared(installation)["id"]
+        people.upload(installation, dataset, b"age,income\n39,low\n", key="once")
+    with installation.database.read() as session:
+        digests = set(session.execute(select(AnswerRow.request_sha256)).scalars())
+    assert len(digests - {people.BODY_SHA256}) == len(digests) == 2
 
 
 def test_an_admin_without_the_grant_sees_no_count(installation: Installation) -> None:

@@ -23,6 +23,8 @@ SCHEMA = {
     "features": [{"name": "age", "type": "integer", "lower": 0, "upper": 1000}],
     "label": {"name": "income", "classes": ["low", "high"]},
 }
+BODY_SHA256 = b"." * 32
+"""The digest of every body that is uploaded with an idempotency key."""
 
 
 def declared(installation: Installation, *, principal: Principal = OWNER, **changes: object) -> dict[str, Any]:
@@ -58,7 +60,7 @@ def upload(
 ) -> dict[str, Any]:
     """Uploads rows and returns the owner's report. ``terms``: of :class:`UploadTerms`. Raises the service's errors."""
     route = f"POST /datasets/{dataset_id}/rows"
-    request = None if key is None else IdempotentRequest(principal.key_id, route, key, b"." * 32)
+    request = None if key is None else IdempotentRequest(principal.key_id, route, key, BODY_SHA256)
     with installation.spool() as file:
         file.write(body)
         spooled = SpooledBody(file, UploadTerms(form, **terms), hashlib.sha256(body).digest())

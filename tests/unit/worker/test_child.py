@@ -4,6 +4,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from app.forests import catalogue
 
 _PROGRAM = """
@@ -45,3 +47,43 @@ def test_a_job_on_private_rows_compiles_nothing_after_it_began() -> None:
     before, after = ran.stdout.split("\n")[:2]
     assert after == ""
     assert "node_row_loops" in before
+
+
+_LOUD = """
+import os
+import sys
+from types import SimpleNamespace
+
+from app.services.jobs.task import JobTask
+from app.services.releases import release
+from app.worker import child
+
+def from_text(text):
+    os.write(2, b"the key of the rows")
+    return SimpleNamespace(folder=".")
+
+def perform(task, *, on_tree_done):
+    os.write(2, b"a private cell")
+    print("another private cell", file=sys.stderr, flush=True)
+    on_tree_done()
+    if sys.argv[1] == "fails":
+        raise ValueError("a third private cell")
+
+JobTask.from_text, release.perform = from_text, perform
+child.main(os.getppid())
+"""
+
+
+@pytest.mark.parametrize(("end", "code"), [("succeeds", 0), ("fails", 1)])
+def test_what_libraries_write_while_a_task_is_read_or_run_is_discarded(end: str, code: int) -> None:
+    """Standard error is that of the worker, whose log others read, until the child gets its task."""
+    command = [sys.executable, "-c", _LOUD, end]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, cwd=Path(__file__).parents[3], stdin=pipe, stdout=pipe, stderr=pipe) as ran:
+        assert ran.stdin is not None
+        assert ran.stdout is not None
+        assert ran.stderr is not None
+        ran.stdin.write(b"a task\n")
+        ran.stdin.flush()
+        said, logged = ran.stdout.read(), ran.stderr.read()  # the input stays open: the child ends when it closes
+    assert (ran.returncode, said, logged) == (code, b"...", b"")
