@@ -376,3 +376,14 @@ def test_each_part_of_a_job_comes_to_the_same_end_once(export: Export) -> None:
         ([("charge", 0, "1"), ("charge", 1, "2"), ("charge", 1, "2")], "has ended already, by charge"),
     ):
         assert reason in _failure(_two_parts(export, *ends)), ends
+
+
+def test_every_two_parts_of_a_job_are_on_other_rows(export: Export) -> None:
+    """Whichever of its parts were reserved before."""
+    for overlapping in ([0], [1], [0, 1, 2]):
+        writer = export(shards=3)
+        for cells in ([0], [1], [2]):
+            writer.add("reserve", "1", job_id="jb_1", scope={"shard": cells}, event=EVENT)
+        verify(writer.lines())
+        writer.add("reserve", "1", job_id="jb_1", scope={"shard": overlapping}, event=EVENT)
+        assert "this job has a reservation already" in _failure(writer), overlapping
