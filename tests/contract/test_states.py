@@ -230,6 +230,20 @@ def test_a_transaction_that_was_rolled_back_leaves_no_state(accounts: Installati
     _reserved(accounts, "ds_a", 60)
 
 
+def test_a_state_after_as_many_entries_of_another_history_is_not_believed(accounts: Installation) -> None:
+    """As after a restore at the same address while the process runs."""
+    with accounts.database.read() as session:
+        row = tables.account(session, "ds_a")
+        kept = chain.state_of(session, row)
+        other = kept.copy()
+        other.hash, other.cap, other.totals = "f" * 64, 2 * kept.cap, {}
+        chain._keep(session, other)
+        read = chain.state_of(session, row)
+        balance = statements.balance(session, "ds_a")
+    assert (read.hash, read.cap, read.totals) == (row.last_hash, kept.cap, kept.totals)
+    assert balance.load == kept.budget.whole.load > 0
+
+
 def test_an_admission_reads_only_entries_after_the_last_state(
     installation: Installation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
