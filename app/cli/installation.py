@@ -142,11 +142,14 @@ def api(call: ListenOptions) -> None:
 @command
 def worker(call: HomeOptions, work: WorkOptions) -> None:
     """Run one worker until a signal stops it."""
+    code = processes.code_digest()
     with without_collection():
         from app.worker.main import run
 
     settings = call.settings(**vars(work))
-    raise typer.Exit(run(settings, announce=lambda: _say_ready(call, settings, "The worker is ready", ready=True)))
+    raise typer.Exit(
+        run(settings, code=code, announce=lambda: _say_ready(call, settings, "The worker is ready", ready=True))
+    )
 
 
 def _say_ready(call: Plain, settings: Settings, sentence: str, *, ready: str | bool) -> None:

@@ -152,13 +152,14 @@ def main() -> int:
     its end, or ends, even by ``kill -9``, the worker finishes its job and ends. The end of stdin is no signal, so it
     never counts as the second one beside a signal that a service manager sends to every process of the service.
     """
+    code = processes.code_digest()
     with without_collection():
         from app.worker.main import run
 
     secrets_line = _first_line()
     threading.Thread(target=_follow_supervisor, name="follow-supervisor", daemon=True).start()
     try:
-        return run(Settings.from_environment(os.environ, **json.loads(secrets_line)))
+        return run(Settings.from_environment(os.environ, **json.loads(secrets_line)), code=code)
     except InstallationError as error:
         print(error, file=sys.stderr)
         return 1

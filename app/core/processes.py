@@ -1,10 +1,11 @@
-"""Starts processes of this program, turns signals into requests to stop, and runs work in threads.
+"""Starts processes of this program, says which code they run, turns signals into requests to stop, and runs threads.
 
 Child processes start without addresses and keys in their environment. ``python -m`` searches the working directory for
 modules first. A user's folder may contain another ``app``, so the environment names this program's path and switches
 that rule off.
 """
 
+import hashlib
 import logging
 import os
 import signal
@@ -12,7 +13,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from queue import SimpleQueue
@@ -40,6 +41,9 @@ PROVIDER_PREFIXES = ("AWS_", "AZURE_", "GOOGLE_", "SSL_CERT_")
 
 TERMINAL_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 """What service managers and terminals send to end a program; a terminal sends the last two to all its processes."""
+
+_PATH: Final = tuple(sys.path)
+"""Where libraries are, before any of them adds a folder."""
 
 Result = TypeVar("Result")
 
@@ -152,6 +156,23 @@ class Periodic:
             self._task(self._stopping)
         except Exception:  # noqa: BLE001 - no database or no disk space now; the next turn tries again
             _log.exception("a periodic task failed; will try again")
+
+
+def code_digest() -> str:
+    """Identifies the code that a process of this program would load now: its files, and the versions of its libraries.
+
+    Processes that load code before and after an equal digest run the same code. Contents of files count and no times,
+    so that a copy or a check-out of the same code is no change. Takes 15 ms.
+    """
+    digest = hashlib.sha256()
+    for path in sorted(Path(app.__file__).parent.rglob("*.py")):
+        digest.update(f"{path}\0".encode())
+        with suppress(OSError):  # the file was removed meanwhile
+            digest.update(path.read_bytes())
+    for folder in _PATH:
+        for name in sorted(path.name for path in Path(folder).glob("*.dist-info")):
+            digest.update(f"{name}\0".encode())
+    return digest.hexdigest()
 
 
 def module_command(module: str, *arguments: str) -> list[str]:

@@ -28,22 +28,27 @@ TIDY_ROWS_INTERVAL_S = 600.0
 _log = logging.getLogger(__name__)
 
 
-def run(settings: Settings, *, announce: Callable[[], None] = lambda: None) -> int:
+def run(settings: Settings, *, code: str, announce: Callable[[], None] = lambda: None) -> int:
     """Works until a signal, then finishes the running job; at the second signal kills its child, whose charge stays.
 
     Must be called on the main thread: children are started from it, so that they die with this process.
 
     Args:
         settings: of the installation.
+        code: digest of the program from before this module was imported, so that a change during the import shows.
         announce: called once, before the first look for a job.
 
     Returns:
         The exit code: 0.
+
+    Raises:
+        CodeChanged: the files of the program changed; this process ends, and the new code takes over.
     """
     assert threading.current_thread() is threading.main_thread()
     configure(settings.log_level)
     code_cache.choose()  # children inherit the folder, and find in it what the first child compiled
     forbid_core_dumps()
+    CHILDREN.code = code
     with stop_signals() as stop:
         installation = Installation.open(settings, pool_size=2)
         try:

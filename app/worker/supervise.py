@@ -8,6 +8,9 @@ a small job takes. So when a job has ended, the worker starts the child of the n
 for its task. A waiting child has read no task and holds no key and no row; it runs one job and ends. It is stopped when
 no job came for :data:`WAIT_S`, so that a worker that is idle takes no memory for it.
 
+A child loads the files as they are then, which an upgrade may have replaced since the worker began. A worker and a
+child of two versions do not understand each other, so a worker compares before each charge, and ends at a difference.
+
 Changes of private jobs appear at public times, if a setting has an interval (ADR 0030).
 """
 
@@ -28,10 +31,10 @@ from app.core import limits, stamps
 from app.core.dask_cluster import DaskCluster
 from app.core.errors import Unavailable
 from app.core.memory import LARGE_PAGES
-from app.core.processes import TERMINAL_SIGNALS, Stop, scrubbed_environment
+from app.core.processes import TERMINAL_SIGNALS, Stop, code_digest, scrubbed_environment
 from app.jobs.states import PREPARING, EndReason
 from app.services.execution.lease import Lease, Stopped
-from app.services.execution.run_job import CodeNotLoaded, JobFailed
+from app.services.execution.run_job import CodeChanged, CodeNotLoaded, JobFailed
 from app.services.jobs.task import JobTask, Needs
 
 WAIT_S: Final = 600.0
@@ -79,9 +82,14 @@ def wait_for_public_time(interval_s: int, *, stopping: threading.Event) -> None:
 
 
 class Children:
-    """The children of one worker process: one that runs a job, and at most one that waits for the next."""
+    """The children of one worker process: one that runs a job, and at most one that waits for the next.
+
+    Attributes:
+        code: digest of the code that the worker loaded; ``None`` if none is compared.
+    """
 
     def __init__(self) -> None:
+        self.code: str | None = None
         self._waiting: subprocess.Popen[bytes] | None = None
         self._waits_since = 0.0
         self._has_loaded = False
@@ -94,6 +102,7 @@ class Children:
             look: called again and again meanwhile; what it raises ends the wait.
 
         Raises:
+            CodeChanged: the child loaded other code than this process, or cannot load it, or may soon.
             CodeNotLoaded: the child ended, or took longer than :data:`limits.CHILD_LOAD_S`. Its log says why.
         """
         if self._waiting is None or self._waiting.poll() is not None:
@@ -101,6 +110,8 @@ class Children:
             self._begin()
         if not self._has_loaded:
             self._has_loaded = self._answers(look)
+        if self.code not in (None, code_digest()):  # the digest of the worker is from before it loaded anything
+            raise CodeChanged
         if not self._has_loaded:
             raise CodeNotLoaded
 

@@ -7,18 +7,19 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
+from subprocess import PIPE
 
 import pytest
 from sqlalchemy import select
 
 from app.core import limits
 from app.core.errors import AccountantMismatch, AdjacencyMismatch, InvalidRequest
-from app.core.processes import Stop
+from app.core.processes import Stop, code_digest
 from app.forests import catalogue
 from app.jobs.tables import WorkerRow
 from app.services.execution import run_job
 from app.services.execution.lease import Lease, Stopped
-from app.services.execution.run_job import CodeNotLoaded
+from app.services.execution.run_job import CodeChanged, CodeNotLoaded
 from app.services.jobs.task import JobTask
 from app.services.spending.training import submit_training
 from app.wire.spending import TrainIn
@@ -120,6 +121,29 @@ def test_a_worker_that_cannot_load_claims_one_job_and_no_other(scene: Scene, mon
     assert (len(n_attempts), claims) == (3, ["claim"])
     assert loop.cannot_load.is_set()
     assert [scene.end(job) for job in jobs] == [("queued", None, ["reserve"])] * 2
+
+
+@pytest.mark.parametrize("loads", [True, False])
+def test_a_worker_whose_code_was_replaced_charges_no_job_and_ends(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch, loads: bool
+) -> None:
+    """Its children would run other code. The job stays in the queue, for the worker that takes over."""
+    job_id = scene.submit_job(key="k")
+    program = "import os, sys; os.write(1, b'.'); sys.stdin.readline()" if loads else "raise SystemExit(1)"
+    monkeypatch.setattr(
+        supervise, "_new_child", lambda: subprocess.Popen([sys.executable, "-ISc", program], stdin=PIPE, stdout=PIPE)
+    )
+    monkeypatch.setattr(supervise.CHILDREN, "code", code_digest())
+    monkeypatch.setattr(supervise, "code_digest", lambda: "of a later version")
+    loop = main._Loop(scene.installation, Stop())
+    try:
+        with pytest.raises(CodeChanged, match="start it again"):
+            loop.run()
+    finally:
+        supervise.CHILDREN.stop()
+    assert scene.end(job_id) == ("queued", None, ["reserve"])
+    assert not scene.installation.job_folder(job_id).exists()
+    assert not loop.cannot_load.is_set(), "no worker that waits to load the code again"
 
 
 def test_a_worker_that_cannot_load_is_not_counted(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:

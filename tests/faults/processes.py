@@ -117,6 +117,7 @@ def _detach(log: Path) -> None:
 
 def _run(start: Start) -> int:
     from app.cli import serve
+    from app.core.processes import code_digest
     from app.worker import child
     from app.worker.main import run
     from tests.support.forked_child import fork_children
@@ -132,7 +133,7 @@ def _run(start: Start) -> int:
         case "worker":
             _witness_reads(start)
             fork_children(child.main)
-            return run(settings)
+            return run(settings, code=code_digest())
     return 0
 
 

@@ -127,6 +127,7 @@ def before(owner: object, name: str, first: Callable[[], None]) -> None:
 def run_worker(point: str, journal: Path) -> int:
     """Runs the product's worker with wrapped functions."""
     import app.worker.main
+    from app.core.processes import code_digest
     from app.core.settings import Settings
 
     main: Any = app.worker.main
@@ -142,7 +143,7 @@ def run_worker(point: str, journal: Path) -> int:
         before(main, "run_job", lambda: setattr(main, "claim_next", claim_nothing))
         main.expire_jobs = main.tidy_jobs = main.tidy_rows = lambda *_: None
     _kill_worker_at(point)
-    exit_code: int = main.run(settings)
+    exit_code: int = main.run(settings, code=code_digest())
     return exit_code
 
 

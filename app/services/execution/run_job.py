@@ -22,7 +22,7 @@ from typing import TypeAlias, TypeVar
 from sqlalchemy.orm import Session
 
 from app.core import files, limits
-from app.core.errors import DatasetDeleted, Frozen, GrovekeeperError, LeaseLost, Unavailable
+from app.core.errors import DatasetDeleted, Frozen, GrovekeeperError, InstallationError, LeaseLost, Unavailable
 from app.core.files import Directory, StoreUnreachable
 from app.core.processes import Stop
 from app.core.sealed_files import SealBroken, SealedFile
@@ -87,6 +87,19 @@ class CodeNotLoaded(GrovekeeperError):
     """
 
     sentence = "this machine cannot load the code of jobs"
+
+
+class CodeChanged(InstallationError, CodeNotLoaded):
+    """The files of the program are not those that this worker loaded: a child would run other code than the worker.
+
+    The job is uncharged and goes back to the queue.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(
+            "the files of this program or its libraries changed while the worker ran. A job of two versions could fail "
+            "after its charge, so this worker takes none and ends: start it again, and the API, too"
+        )
 
 
 def claim_next(installation: Installation) -> Claim | None:

@@ -5,9 +5,11 @@ import signal
 import subprocess
 import sys
 import threading
+from pathlib import Path
 
 import pytest
 
+from app.core import processes
 from app.core.processes import TERMINAL_SIGNALS, Periodic, scrubbed_environment, stop_signals
 
 
@@ -87,3 +89,46 @@ def test_a_task_learns_that_its_thread_is_to_end() -> None:
     assert begun.wait(60)
     task.stop()
     assert ended.wait(60)
+
+
+def test_code_is_known_by_its_contents_and_the_versions_of_libraries(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program, libraries = tmp_path / "app", tmp_path / "site-packages"
+    (program / "core").mkdir(parents=True)
+    (libraries / "numpy-2.3.0.dist-info").mkdir(parents=True)
+    (program / "__init__.py").write_text("")
+    (program / "core" / "a.py").write_text("A = 1\n")
+    monkeypatch.setattr(processes.app, "__file__", str(program / "__init__.py"))
+    monkeypatch.setattr(processes, "_PATH", (str(libraries), str(tmp_path / "absent"), str(program / "__init__.py")))
+    before = processes.code_digest()
+    _change_nothing_of_the_code(program)
+    assert processes.code_digest() == before
+    digests = [before]
+    for change in (
+        lambda: (program / "core" / "a.py").write_text("A = 2\n"),  # of one size, within one tick of the clock
+        lambda: (program / "core" / "b.py").write_text(""),
+        lambda: (program / "core" / "b.py").rename(program / "core" / "c.py"),
+        lambda: (libraries / "numpy-2.3.0.dist-info").rename(libraries / "numpy-2.3.1.dist-info"),
+        lambda: (program / "core" / "c.py").unlink(),
+        lambda: (program / "core" / "a.py").unlink(),
+        lambda: (program / "core" / "a.py").symlink_to("nothing"),  # as an editor's lock
+    ):
+        change()
+        digests.append(processes.code_digest())
+    assert len(set(digests)) == len(digests)
+
+
+def _change_nothing_of_the_code(program: Path) -> None:
+    """As a copy, the first import, and Numba do."""
+    os.utime(program / "core" / "a.py", (1, 1))
+    (program / "core" / "__pycache__").mkdir()
+    (program / "core" / "__pycache__" / "a.cpython-311.pyc").write_bytes(b"code")
+    (program / "core" / "__pycache__" / "a.f-1.py311.nbi").write_bytes(b"index")
+
+
+def test_libraries_that_add_folders_to_the_path_change_no_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = processes.code_digest()
+    (tmp_path / "vendored-1.0.dist-info").mkdir()
+    monkeypatch.setattr(sys, "path", [*sys.path, str(tmp_path)])
+    assert processes.code_digest() == before
