@@ -1,17 +1,23 @@
-"""Bounds connections and the bytes and time of a request's head, and rejects requests with an ambiguous head."""
+"""Bounds connections and the bytes and time of a request's head, and rejects requests with an ambiguous head.
+
+Small predictions are answered here, without a task; every other request by the application.
+"""
 
 import asyncio
 import secrets
 import socket
 from asyncio.events import TimerHandle
 from collections import Counter
-from typing import Any, NoReturn
+from collections.abc import Callable, Iterable
+from typing import Any, NoReturn, TypeAlias
 from weakref import WeakKeyDictionary
 
+from starlette.types import Scope
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 from uvicorn.server import ServerState
 
 from app.api import problems
+from app.api.authentication import prediction_of
 from app.api.capacity import Client
 from app.core import limits
 from app.core.errors import GrovekeeperError, MalformedRequest, TooManyRequests
@@ -23,6 +29,9 @@ _PIECE_BYTES = 16 * 1024
 _HOST = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._~!$&'()*+,;=%:[]-"
 """The characters of a host and a port (RFC 3986)."""
 
+
+AtOnce: TypeAlias = Callable[[Scope, bytes], tuple[list[tuple[bytes, bytes]], bytes] | None]
+"""Answers a small prediction, given its scope and its body, with header fields and a body; ``None``: a task has to."""
 
 _UNREADABLE = MalformedRequest("the request cannot be read")
 
@@ -90,8 +99,11 @@ class BoundedHttp(HttpToolsProtocol):
     a proxy may read in another way is refused and its connection closed, so that no part becomes the next request.
     """
 
-    def __init__(self, *arguments: Any, **options: Any) -> None:
+    def __init__(self, *arguments: Any, at_once: AtOnce | None = None, **options: Any) -> None:
         super().__init__(*arguments, **options)
+        self._at_once = at_once
+        self._held: RequestResponseCycle | None = None
+        self._hold: TimerHandle | None = None
         self._n_head_bytes = 0
         self._is_in_head = False
         self._deadline: TimerHandle | None = None
@@ -134,8 +146,39 @@ class BoundedHttp(HttpToolsProtocol):
             if self._n_head_bytes > limits.MAX_REQUEST_HEAD_BYTES:
                 self.refuse(_too_long("the head of the request", limits.MAX_REQUEST_HEAD_BYTES))
                 return
+        if self._held is not None:
+            self._answer_held(self._held)
         if self._waits_for_client():
             self._start_deadline()
+
+    def _answer_held(self, cycle: RequestResponseCycle) -> None:
+        """Answers the prediction whose body was waited for, or starts its task."""
+        if cycle.more_body and len(cycle.body) <= limits.MAX_BYTES_AT_ONCE:
+            return
+        if self._hold is not None:
+            self._hold.cancel()
+        # Of several requests, each waits for the task of the one before; and a client that does not read has to wait.
+        is_alone = cycle is self.cycle and not cycle.more_body and not self.flow.write_paused
+        scope: Any = cycle.scope
+        answer = self._at_once(scope, bytes(cycle.body)) if is_alone and self._at_once is not None else None
+        if answer is None:
+            self._start_held()
+            return
+        self._held = None
+        fields, body = answer
+        if not cycle.keep_alive:
+            fields.append((b"connection", b"close"))
+        cycle.response_started = cycle.response_complete = True
+        self.server_state.total_requests += 1
+        self.transport.write(_head(200, [*self.server_state.default_headers, *fields]) + body)
+        if not cycle.keep_alive:
+            self.transport.close()
+
+    def _start_held(self) -> None:
+        """Starts the task of the prediction whose body was waited for, if it was not answered."""
+        cycle, self._held = self._held, None
+        if cycle is not None:
+            super()._start_asgi_task(cycle, self.app)
 
     def on_message_complete(self) -> None:
         super().on_message_complete()
@@ -217,9 +260,15 @@ class BoundedHttp(HttpToolsProtocol):
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
         self._running = cycle
-        self._key_id = self.key_id
-        self._client = cycle.scope["state"]["client"] = Client()
-        super()._start_asgi_task(cycle, app)
+        self._key_id = self._client.key_id or self._key_id
+        scope: Any = cycle.scope
+        self._client = scope["state"]["client"] = Client()
+        waits_for_body = cycle.more_body and not cycle.waiting_for_100_continue
+        if self._at_once is not None and waits_for_body and prediction_of(scope) is not None:
+            self._held = cycle
+            self._hold = self.loop.call_later(limits.BODY_AFTER_HEAD_S, self._start_held)
+        else:
+            super()._start_asgi_task(cycle, app)
 
     def refuse(self, error: GrovekeeperError) -> None:
         """Answer and close, or only close where the answer would look like that of an earlier request."""
@@ -233,6 +282,10 @@ class BoundedHttp(HttpToolsProtocol):
         answer = problems.response_to(error)
         answer.headers["X-Request-Id"] = secrets.token_hex(8)
         answer.headers["Connection"] = "close"
-        head = b"".join(name + b": " + value + b"\r\n" for name, value in answer.raw_headers)
-        self.transport.write(STATUS_LINE[answer.status_code] + head + b"\r\n" + bytes(answer.body))
+        self.transport.write(_head(answer.status_code, answer.raw_headers) + bytes(answer.body))
         self.transport.close()
+
+
+def _head(status: int, fields: Iterable[tuple[bytes, bytes]]) -> bytes:
+    """The head of an answer."""
+    return b"".join([STATUS_LINE[status], *[b"%b: %b\r\n" % field for field in fields], b"\r\n"])

@@ -47,7 +47,7 @@ trained against it; predictions from them for free. Errors are `application/prob
 """
 
 
-def create_app(settings: Settings) -> FastAPI:
+def create_app(settings: Settings) -> Application:
     """Create the application of one installation. Opens the database, but creates and upgrades no tables.
 
     Raises:
@@ -92,7 +92,7 @@ def openapi_text() -> str:
     return json.dumps(_openapi(_application()), indent=2, sort_keys=True, ensure_ascii=False) + "\n"
 
 
-def _application() -> FastAPI:
+def _application() -> Application:
     app = Application(
         title="Grovekeeper",
         openapi_url=None,

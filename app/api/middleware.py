@@ -2,7 +2,8 @@
 
 Predictions are answered before the framework routes them, because routing costs more than a prediction: those of
 ``POST /models/{id}/predict`` and of the Open Inference Protocol. Key, limits, errors, headers and records are those of
-every request. The framework's routes document the operations, and answer other methods.
+every request. Small predictions need no task either (:meth:`EveryRequest.at_once`), because a task costs more, too. The
+framework's routes document the operations, and answer other methods.
 """
 
 import asyncio
@@ -44,11 +45,11 @@ from app.api.authentication import (
 from app.api.capacity import CLIENT, Capacities, Client, Work, is_administration
 from app.api.metrics import Metrics
 from app.api.pages.rendering import page_of, unexpected
-from app.api.requests import check_query, read_body
+from app.api.requests import check_head_of_body, check_query, read_body
 from app.core import limits, stamps
 from app.core.errors import GrovekeeperError, InvalidRequest, NotFound, TooManyRequests, Unavailable
 from app.core.logging import about
-from app.services.inference import infer, infer_at_once
+from app.services.inference import InferenceAnswer, infer, infer_at_once
 from app.services.installation import Installation
 from app.services.predict import PredictionForm, answer_at_once, predict
 
@@ -61,6 +62,9 @@ _METHODS = frozenset({"DELETE", "GET", "HEAD", "PATCH", "POST", "PUT"})
 _READS = frozenset({"GET", "HEAD"})
 _PREDICTIONS = frozenset({PREDICT, INFER, INFER_BY_VERSION})
 _BINARY = "application/octet-stream"
+_OTHERS = {PREDICT: (PredictionForm.ARROW,), INFER: (_BINARY,), INFER_BY_VERSION: (_BINARY,)}
+"""The media types of bodies of predictions besides JSON."""
+
 _JSON_LENGTH = b"inference-header-content-length"
 _KINDS = {
     **dict.fromkeys(_PREDICTIONS, "prediction"),
@@ -83,71 +87,80 @@ class Spans(Protocol):
         """Exports the span of a request that has ended."""
 
 
+_Parts: TypeAlias = tuple[list[tuple[bytes, bytes]], bytes]
+"""Header fields and body of an answer."""
+
+
 class Predictions:
     """Answers predictions of one process.
 
     Args:
         capacities: its threads predict what is not answered at once.
-        routes: the framework's routes, those of predictions among them, for metrics and spans.
+        routes: the framework's routes, those of predictions among them.
+
+    Attributes:
+        routes: those of predictions by their path, for metrics and spans.
     """
 
     def __init__(self, installation: Installation, capacities: Capacities, routes: Sequence[BaseRoute]) -> None:
         self._installation = installation
         self._capacities = capacities
-        self._routes = {path: route for route in routes if (path := getattr(route, "path", "")) in _PREDICTIONS}
+        self.routes = {path: route for route in routes if (path := getattr(route, "path", "")) in _PREDICTIONS}
 
     async def answer(self, addressed: Prediction, scope: Scope, receive: Receive, send: Send) -> None:
         """Answers a request whose caller is authenticated; its functions in ``app.services`` list the errors."""
-        scope["route"] = self._routes[addressed.route]
-        answered = self._rows if addressed.route == PREDICT else self._tensors
-        media_type, answer, headers = await answered(addressed, scope, receive)
-        headers += [(b"content-length", b"%d" % len(answer)), (b"content-type", media_type.encode("ascii"))]
-        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        scope["route"] = self.routes[addressed.route]
+        media_type, body = await read_body(scope, receive, limits.MAX_PREDICTION_BODY_BYTES, _OTHERS[addressed.route])
+        if scope["query_string"]:
+            await check_query(Request(scope))
+        asked = self._installation, scope["state"]["principal"], addressed.model
+        if addressed.route == PREDICT:
+            form = PredictionForm.ARROW if media_type == PredictionForm.ARROW else PredictionForm.JSON
+            answer_form = _form_of_answer(scope, form)
+            answer = await self._capacities.run(
+                Work.PREDICTION, partial(predict, *asked, body, form=form, answer_form=answer_form)
+            )
+            fields = _fields(answer_form, answer)
+        else:
+            lengths = _json_lengths(scope)
+            inferred = await self._capacities.run(
+                Work.PREDICTION, partial(infer, *asked, addressed.version, body, json_lengths=lengths)
+            )
+            fields, answer = _inferred(inferred)
+        del body  # the answer may wait for its client, which holds up no other large body
+        self._capacities.end_large_body(CLIENT.get())
+        await send({"type": "http.response.start", "status": 200, "headers": fields})
         await send({"type": "http.response.body", "body": answer})
 
-    async def _rows(self, addressed: Prediction, scope: Scope, receive: Receive) -> "_Parts":
-        """The answer to a table of rows."""
-        media_type, body = await read_body(scope, receive, limits.MAX_PREDICTION_BODY_BYTES, (PredictionForm.ARROW,))
-        await _check_query(scope)
-        principal: Principal = scope["state"]["principal"]
-        address = addressed.model
-        form = PredictionForm.ARROW if media_type == PredictionForm.ARROW else PredictionForm.JSON
-        answer_form = _form_of_answer(scope, form)
-        answer = None
-        if form is answer_form is PredictionForm.JSON:
-            answer = answer_at_once(self._installation, principal, address, body)
-        if answer is None:
-            forms = {"form": form, "answer_form": answer_form}
-            work = partial(predict, self._installation, principal, address, body, **forms)
-            answer = await self._capacities.run(Work.PREDICTION, work)
-            del body, work  # the answer may wait for its client, which holds up no other large body
-            self._capacities.end_large_body(CLIENT.get())
-        return answer_form, answer, []
-
-    async def _tensors(self, addressed: Prediction, scope: Scope, receive: Receive) -> "_Parts":
-        """The answer to a request of the Open Inference Protocol."""
-        _, body = await read_body(scope, receive, limits.MAX_PREDICTION_BODY_BYTES, (_BINARY,))
-        await _check_query(scope)
-        asked = self._installation, scope["state"]["principal"], addressed.model, addressed.version, body
-        lengths = [value.decode("latin-1") for name, value in scope["headers"] if name == _JSON_LENGTH]
-        answer = infer_at_once(*asked, json_lengths=lengths)
-        if answer is None:
-            work = partial(infer, *asked, json_lengths=lengths)
-            answer = await self._capacities.run(Work.PREDICTION, work)
-            del body, asked, work  # as above
-            self._capacities.end_large_body(CLIENT.get())
-        if answer.json_length is None:
-            return "application/json", answer.body, []
-        return _BINARY, answer.body, [(_JSON_LENGTH, b"%d" % answer.json_length)]
+    def at_once(self, addressed: Prediction, principal: Principal, scope: Scope, body: bytes) -> _Parts | None:
+        """Answers a small request whose model is loaded; ``None`` if :meth:`answer` has to."""
+        if scope["query_string"] or len(body) > limits.MAX_BYTES_AT_ONCE:
+            return None
+        asked = self._installation, principal, addressed.model
+        if addressed.route != PREDICT:
+            check_head_of_body(scope, limits.MAX_BYTES_AT_ONCE, _OTHERS[addressed.route])
+            inferred = infer_at_once(*asked, addressed.version, body, json_lengths=_json_lengths(scope))
+            return None if inferred is None else _inferred(inferred)
+        check_head_of_body(scope, limits.MAX_BYTES_AT_ONCE)
+        if _form_of_answer(scope, PredictionForm.JSON) is not PredictionForm.JSON:
+            return None
+        answer = answer_at_once(*asked, body)
+        return None if answer is None else (_fields(PredictionForm.JSON, answer), answer)
 
 
-_Parts: TypeAlias = tuple[str, bytes, list[tuple[bytes, bytes]]]
-"""Media type, body and further headers of an answer."""
+def _fields(media_type: str, answer: bytes) -> list[tuple[bytes, bytes]]:
+    return [(b"content-length", b"%d" % len(answer)), (b"content-type", media_type.encode("ascii"))]
 
 
-async def _check_query(scope: Scope) -> None:
-    if scope["query_string"]:
-        await check_query(Request(scope))
+def _inferred(answer: InferenceAnswer) -> _Parts:
+    if answer.json_length is None:
+        return _fields("application/json", answer.body), answer.body
+    length = (_JSON_LENGTH, b"%d" % answer.json_length)
+    return [length, *_fields(_BINARY, answer.body)], answer.body
+
+
+def _json_lengths(scope: Scope) -> list[str]:
+    return [value.decode("latin-1") for name, value in scope["headers"] if name == _JSON_LENGTH]
 
 
 def _form_of_answer(scope: Scope, form: PredictionForm) -> PredictionForm:
@@ -235,10 +248,36 @@ class EveryRequest:
         key_id = None if principal is None else principal.key_id
         level = logging.DEBUG if method in _READS or route in _PREDICTIONS else logging.INFO
         if _log.isEnabledFor(level):
-            fields = {"method": method, "route": route, "status": status, "key_id": key_id}
+            request_id = scope["state"]["request_id"]
+            fields = {"request_id": request_id, "method": method, "route": route, "status": status, "key_id": key_id}
             _log.log(level, "a request was answered", extra=fields)
         if self._spans is not None:
             self._spans.record(scope, status=status, began_ns=began_at_ns, ended_ns=began_at_ns + took_ns)
+
+    def at_once(self, scope: Scope, body: bytes) -> _Parts | None:
+        """Answers a small prediction on the event loop, because nothing waits or takes long.
+
+        Returns:
+            Header fields and body; ``None`` if :meth:`__call__` has to answer, which also says what is wrong.
+        """
+        began_at_ns, began_ns = time.time_ns(), time.monotonic_ns()
+        addressed, principal = prediction_of(scope), self._authentication.known(scope)
+        if addressed is None or principal is None or not self._has_seat(principal.key_id):
+            return None
+        try:
+            answer = self._predictions.at_once(addressed, principal, scope, body)
+        except Exception:  # noqa: BLE001  # the task that answers instead meets it again, and answers and logs it
+            return None
+        if answer is None:
+            return None
+        request_id = secrets.token_hex(8)
+        scope["state"]["client"].key_id = principal.key_id
+        scope["state"] |= {"request_id": request_id, "principal": principal}
+        scope["route"] = self._predictions.routes[addressed.route]
+        self._installation.last_uses.note(principal.key_id, at=stamps.now())
+        self._record(scope, status=200, began_at_ns=began_at_ns, took_ns=time.monotonic_ns() - began_ns)
+        fields, content = answer
+        return [*fields, (b"x-request-id", request_id.encode("ascii")), *_ON_EVERY_ANSWER], content
 
     async def _answer(self, scope: Scope, receive: Receive, answered: "_Answered") -> None:
         client: Client = scope["state"].setdefault("client", Client())
@@ -295,6 +334,11 @@ class EveryRequest:
             else:
                 await self._predictions.answer(prediction, scope, receive, answered)
 
+    def _has_seat(self, key_id: str, *, is_administration: bool = False) -> bool:
+        """Whether one more request of a key may be in flight."""
+        has_room = self._n_in_flight < limits.MAX_REQUESTS_IN_FLIGHT or is_administration
+        return has_room and self._in_flight[key_id] < limits.MAX_REQUESTS_PER_KEY
+
     @contextmanager
     def _seat(self, key_id: str, *, is_administration: bool) -> Iterator[None]:
         """Counts a request among those of a key.
@@ -302,9 +346,7 @@ class EveryRequest:
         Raises:
             TooManyRequests: too many requests in flight.
         """
-        if self._in_flight[key_id] >= limits.MAX_REQUESTS_PER_KEY:
-            raise TooManyRequests
-        if self._n_in_flight >= limits.MAX_REQUESTS_IN_FLIGHT and not is_administration:
+        if not self._has_seat(key_id, is_administration=is_administration):
             raise TooManyRequests
         self._in_flight[key_id] += 1
         self._n_in_flight += 1
@@ -374,10 +416,11 @@ class Application(FastAPI):
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         scope["app"] = self
-        await self._every_request(scope, receive, send)
+        await self.every_request(scope, receive, send)
 
     @cached_property
-    def _every_request(self) -> EveryRequest:
+    def every_request(self) -> EveryRequest:
+        """The layer that answers every request, without those of the framework around it."""
         layer: Any = self.build_middleware_stack()
         while not isinstance(layer, EveryRequest):
             layer = layer.app

@@ -6,14 +6,13 @@ Of a request with a body, role, size and media type are checked in this order; t
 import re
 from asyncio import timeout
 from collections import Counter
-from collections.abc import Callable, Coroutine, Generator, Iterator
-from contextlib import closing, nullcontext
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import nullcontext
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import lru_cache
 from inspect import iscoroutinefunction
 from time import monotonic
-from types import coroutine
 from typing import Annotated, Any, TypeAlias, TypeVar, cast
 
 from anyio import to_thread
@@ -166,9 +165,17 @@ class BodyRoute(APIRoute):
 async def read_body(
     scope: Scope, receive: Receive, max_bytes: int, other_types: tuple[str, ...] = ()
 ) -> tuple[str, bytes]:
-    """Reads media type and body of a request that has no route of the framework, within the limits of the body.
+    """Reads media type and body of a request that has no route of the framework; see :func:`check_head_of_body`."""
+    media_type = check_head_of_body(scope, max_bytes, other_types)
+    return media_type, await _whole(_Incoming(scope, receive, max_bytes))
+
+
+def check_head_of_body(scope: Scope, max_bytes: int, other_types: tuple[str, ...] = ()) -> str:
+    """Checks what the head of a request says about its body, and returns the media type.
 
     Args:
+        scope: of the request.
+        max_bytes: of the body.
         other_types: accepted media types besides JSON.
 
     Raises:
@@ -181,8 +188,7 @@ async def read_body(
         if name in _BODY_HEADERS and name not in fields:
             fields[name] = value.decode("latin-1")
     _check_length(fields.get(b"content-length"), max_bytes)
-    media_type = _check_media_type(fields.get(b"content-type"), fields.get(b"content-encoding"), other_types)
-    return media_type, await _whole(_Incoming(scope, receive, max_bytes))
+    return _check_media_type(fields.get(b"content-type"), fields.get(b"content-encoding"), other_types)
 
 
 async def _whole(receive: Receive) -> bytes:
@@ -254,13 +260,7 @@ class _Incoming:
     async def __call__(self) -> Message:
         if self._is_complete:
             return await self._receive()  # tells when the client goes away
-        steps = self._receive().__await__()
-        try:
-            first: Any = next(steps)
-        except StopIteration as arrived:  # no timer for what is there already: it takes longer than a prediction
-            message: Message = arrived.value
-        else:
-            message = await self._waited(first, steps)
+        message = await self._waited()
         n_new = len(message.get("body", b""))
         self._n_bytes += n_new
         if self._n_bytes > self._max_bytes:
@@ -284,26 +284,17 @@ class _Incoming:
                 Work.AUTHENTICATION, lambda: confirm(here.installation, state["principal"])
             )
 
-    async def _waited(self, first: Any, steps: Generator[Any, Any, Message]) -> Message:
-        """A message that was not there when its receiving took its first step, which waits for ``first``."""
+    async def _waited(self) -> Message:
         begun = monotonic()
         try:
             async with timeout(min(limits.BODY_WAIT_S, self._left_s)):
-                message = await _continued(first, steps)
+                message = await self._receive()
         except TimeoutError:
             raise BodyTooSlow from None
         waited_s = monotonic() - begun
         self._left_s -= waited_s
         self._key_age_s += waited_s
         return message
-
-
-@coroutine
-def _continued(waits_for: Any, steps: Generator[Any, Any, Message]) -> Generator[Any, Any, Message]:
-    """Awaits what has taken its first step, which waits for ``waits_for``."""
-    with closing(steps):  # also if a cancellation ends the first wait
-        yield waits_for
-        return (yield from steps)
 
 
 async def heads(request: Request) -> Heads:

@@ -16,12 +16,14 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
+from typing import Any
 
 import uvicorn
-from fastapi import FastAPI
 
 from app.api.http_protocol import BoundedHttp
 from app.api.main import create_app
+from app.api.middleware import Application
 from app.cli.prepare import prepare
 from app.cli.worker_pool import WorkerPool
 from app.core import limits
@@ -51,7 +53,7 @@ _log = logging.getLogger(__name__)
 class ApiThread:
     """Threads: uvicorn on a bound socket, the writer of heads, comparisons of balances, and erasures that are due."""
 
-    def __init__(self, application: FastAPI, listener: socket.socket) -> None:
+    def __init__(self, application: Application, listener: socket.socket) -> None:
         self._server = uvicorn.Server(server_config(application))
         self._heads = HeadWriter(application.state.heads)
         self._installation: Installation = application.state.installation
@@ -83,16 +85,19 @@ class ApiThread:
         self._heads.stop()
 
 
-def server_config(application: FastAPI) -> uvicorn.Config:
+def server_config(application: Application) -> uvicorn.Config:
     """The options of the HTTP server."""
     # A thread that computes gives way ten times as often as usual, because a request changes threads several times.
     sys.setswitchinterval(0.0005)
+    # The library declares a class, and calls it.
+    protocol: Any = partial(BoundedHttp, at_once=application.every_request.at_once)
     return uvicorn.Config(
         application,
         log_config=None,
         access_log=False,
         server_header=False,
-        http=BoundedHttp,
+        http=protocol,
+        proxy_headers=False,  # nothing reads the address of the client or the scheme
         ws="none",
         timeout_graceful_shutdown=API_GRACE_S,
     )

@@ -30,6 +30,9 @@ MAX_DECLARATION_BODY_BYTES = 16 * 1024 * 1024  # Bytes of a declaration
 MAX_DECLARATION_BODY_NODES = 600_000
 # Bytes of a request to erase a unit: its name can fill a line of an upload, and JSON can escape every byte of it.
 MAX_ERASURE_BODY_BYTES = 8 * 1024 * 1024
+# Seconds for which the task of a prediction waits for the body: most clients send it just after the head, and a small
+# request whose body is there needs no task.
+BODY_AFTER_HEAD_S = 0.05
 BODY_WAIT_S = 30  # Seconds that a request waits for the next part of its body, and in all for a body without content
 # Bytes for which a request waits one more second: the least mean rate of a long body over the window below.
 MIN_BODY_BYTES_PER_S = 16 * 1024

@@ -16,7 +16,8 @@ import threading
 import traceback
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from contextvars import ContextVar
 from datetime import UTC, datetime
 from types import TracebackType
@@ -52,17 +53,14 @@ _about: ContextVar[dict[str, object]] = ContextVar("about", default={})  # noqa:
 Labels = TypeVar("Labels")
 
 
-class about:  # noqa: N801  # a function in all but its form, which takes a third of the time
+@contextmanager
+def about(**fields: str) -> Iterator[None]:
     """Adds public fields to every line that this thread or task writes meanwhile: the request or the job."""
-
-    def __init__(self, **fields: str) -> None:
-        self._fields = fields
-
-    def __enter__(self) -> None:
-        self._token = _about.set(_about.get() | self._fields)
-
-    def __exit__(self, *_: object) -> None:
-        _about.reset(self._token)
+    token = _about.set(_about.get() | fields)
+    try:
+        yield
+    finally:
+        _about.reset(token)
 
 
 class JsonFormatter(logging.Formatter):

@@ -14,34 +14,10 @@ from uvicorn.server import ServerState
 
 from app.api.http_protocol import BoundedHttp
 from tests.integration.refused.raw import ACCEPTED, FOLLOWING, REFUSED
+from tests.support.in_process import KeptTransport
 
 Seen = tuple[bytes, bytes, bytes, tuple[bytes, ...]]
 """Method, path, body and keys of a request."""
-
-
-class _Transport(asyncio.Transport):
-    """A connection whose bytes are kept."""
-
-    def __init__(self, unconnected: socket.socket) -> None:
-        super().__init__({"socket": unconnected})
-        self.sent = b""
-        self._is_closing = False
-
-    def write(self, data: Any) -> None:
-        assert not self._is_closing, "nothing follows the answer after which the connection is closed"
-        self.sent += data
-
-    def is_closing(self) -> bool:
-        return self._is_closing
-
-    def close(self) -> None:
-        self._is_closing = True
-
-    def pause_reading(self) -> None:
-        """Does nothing: the whole input was given to the protocol before it can ask for less."""
-
-    def resume_reading(self) -> None:
-        """Does nothing, as :meth:`pause_reading` does."""
 
 
 @dataclass
@@ -91,7 +67,7 @@ async def _served(data: bytes) -> list[Seen]:
     config.load()
     protocol = BoundedHttp(config=config, server_state=ServerState(), app_state={}, _loop=asyncio.get_running_loop())
     with socket.socket() as unconnected:
-        transport = _Transport(unconnected)
+        transport = KeptTransport(unconnected)
         protocol.connection_made(transport)
         half = len(data) // 2
         for piece in (data[:half], data[half:]):

@@ -112,13 +112,13 @@ def test_an_answer_lists_at_most_a_hundred_problems(server: Server) -> None:
 def test_a_prediction_body_fits_its_limit_exactly(
     server: Server, model: str, monkeypatch: pytest.MonkeyPatch, chunked: bool
 ) -> None:
-    monkeypatch.setattr(limits, "MAX_PREDICTION_BODY_BYTES", 4_000)
+    monkeypatch.setattr(limits, "MAX_PREDICTION_BODY_BYTES", 5_000)
     path = f"/models/{model}/predict"
-    for size, status in ((4_000, 200), (4_001, 413)):
+    for size, status in ((5_000, 200), (5_001, 413)):
         content = _padded({"rows": [{"age": 1}]}, size)
         answer = server.admin.http.post(path, content=_chunks(content) if chunked else content, headers=AS_JSON)
         assert answer.status_code == status
-    assert _is_too_large(answer, 4_000)
+    assert _is_too_large(answer, 5_000)
 
 
 def test_ten_thousand_rows_are_predicted_at_once(server: Server, model: str) -> None:

@@ -1,16 +1,46 @@
-"""Sends requests to the ASGI application in this process, without a socket and without an HTTP library in between."""
+"""Sends requests to the ASGI application, or to a server's protocol, in this process: no library, no connection."""
 
+import asyncio
 import json
+import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 from urllib.parse import unquote
 
 import anyio
+import anyio.lowlevel
 import httpx
+import uvicorn
 from anyio.from_thread import start_blocking_portal
 from fastapi import FastAPI
 from starlette.types import Message
+from uvicorn.server import ServerState
+
+
+class KeptTransport(asyncio.Transport):
+    """A connection whose bytes are kept."""
+
+    def __init__(self, unconnected: socket.socket) -> None:
+        super().__init__({"socket": unconnected})
+        self.sent = b""
+        self._is_closing = False
+
+    def write(self, data: Any) -> None:
+        assert not self._is_closing, "nothing follows the answer after which the connection is closed"
+        self.sent += data
+
+    def is_closing(self) -> bool:
+        return self._is_closing
+
+    def close(self) -> None:
+        self._is_closing = True
+
+    def pause_reading(self) -> None:
+        """Does nothing: the whole input was given to the protocol before it can ask for less."""
+
+    def resume_reading(self) -> None:
+        """Does nothing, as :meth:`pause_reading` does."""
 
 
 class InProcess:
@@ -43,6 +73,22 @@ class InProcess:
         }  # fmt: skip
         answer: httpx.Response = self._call(self._send, scope, body.encode("utf-8"))
         return answer
+
+    def exchanged(self, config: uvicorn.Config, request: bytes) -> bytes:
+        """The answer to a request, by the protocol of a server."""
+        answer: bytes = self._call(self._exchange, config, request)
+        return answer
+
+    async def _exchange(self, config: uvicorn.Config, request: bytes) -> bytes:
+        protocol: Any = config.http_protocol_class(config=config, server_state=ServerState(), app_state={})  # type: ignore[call-arg]
+        with socket.socket() as unconnected:
+            transport = KeptTransport(unconnected)
+            protocol.connection_made(transport)
+            protocol.data_received(request)
+            while not protocol.cycle.response_complete:
+                await anyio.lowlevel.checkpoint()
+            protocol.connection_lost(None)
+        return transport.sent
 
     async def _send(self, scope: dict[str, Any], body: bytes) -> httpx.Response:
         incoming: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
