@@ -10,10 +10,11 @@ cause or context.
 """
 
 import hmac
+import itertools
 import os
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
 from typing import BinaryIO
@@ -40,6 +41,7 @@ from app.privacy.partitions import HashPartition, Partitions
 
 _COMPARED_BYTES = 8
 _WITH_POINT = re.compile(r"-?[0-9]+\.0")
+_KEPT_UNITS = 1_000
 _ROW_GROUP_CELLS = 2**22
 _ROW_GROUP_ROWS = (2**12, 2**17)
 """Fewest and most rows of a row group; between them, a row group ends when it holds ``_ROW_GROUP_CELLS`` cells."""
@@ -91,6 +93,7 @@ class IngestReport:
             leading zeros, case or the spelling of a number alone; ``None`` for more rows than
             ``limits.MAX_COMPARED_UNIT_ROWS``.
         marks: cells of the unit column that hold a mark for a missing value, of all rows, stored or dropped.
+        most_over: rows over the bound of the unit that has the most of them, and the first of these rows.
     """
 
     columns: tuple[ReadColumn, ...] = field(repr=False)
@@ -99,6 +102,7 @@ class IngestReport:
     dropped: DroppedCounts | None = None
     n_similar_units: int | None = field(default=0, repr=False)
     marks: ColumnProblem | None = field(default=None, repr=False)
+    most_over: tuple[int, int] | None = field(default=None, repr=False)
 
     @property
     def n_read(self) -> int:
@@ -149,7 +153,13 @@ def ingest_rows(
             _refuse_when_full(_bytes_beside(destination, prints), file, printed)
         reports = tuple(column.report for column in upload.columns)
         return IngestReport(
-            reports, upload.n_rows, upload.cells_digest, upload.dropped, upload.n_similar_units, upload.marks
+            reports,
+            upload.n_rows,
+            upload.cells_digest,
+            upload.dropped,
+            upload.n_similar_units,
+            upload.marks,
+            upload.most_over,
         )
 
 
@@ -269,6 +279,7 @@ class _Upload:
         self._prints, self._printed = prints, printed
         self._recognised = hmac.new(prints.cells_key, digestmod="sha256")
         self.dropped = None if self._unit is None else DroppedCounts()
+        self._over = dict[bytes, tuple[int, int]]()
         self._n_parsed_rows = 0
         self._folds: list[bytes] = []
         self._names: list[bytes] = []
@@ -388,12 +399,27 @@ class _Upload:
         if self._rules.unit_form == unit_names.TEXT:
             self._compare(names, ids)
         is_admitted = self._book.admit(ids)
+        n_before = self.n_rows + self.dropped.without_unit + self.dropped.over_bound
+        rows = (np.flatnonzero(has_unit)[~is_admitted] + n_before + 1).tolist()
+        self._count_over(zip(itertools.compress(ids, ~is_admitted), rows, strict=True))
         self.dropped.without_unit += int(np.count_nonzero(~has_unit))
         self.dropped.over_bound += int(np.count_nonzero(~is_admitted))
         unit_ids, is_kept = np.zeros(len(has_unit), f"V{ROW_ID_BYTES}"), has_unit.copy()
         unit_ids[has_unit] = np.frombuffer(b"".join(ids), unit_ids.dtype)
         is_kept[has_unit] = is_admitted
         return unit_ids, is_kept
+
+    def _count_over(self, rows: Iterable[tuple[bytes, int]]) -> None:
+        """Counts rows over the bound by unit. Between blocks, few units stay: those with the most rows."""
+        for unit, row in rows:
+            count, first = self._over.get(unit, (0, row))
+            self._over[unit] = (count + 1, first)
+        if len(self._over) > _KEPT_UNITS:
+            self._over = dict(sorted(self._over.items(), key=lambda item: -item[1][0])[:_KEPT_UNITS])
+
+    @property
+    def most_over(self) -> tuple[int, int] | None:
+        return max(self._over.values(), key=lambda counted: counted[0], default=None)
 
     def _compare(self, names: Sequence[str], ids: Sequence[bytes]) -> None:
         """Keeps what :attr:`n_similar_units` compares: 64 bits of the ids of the units, and of their folded names."""

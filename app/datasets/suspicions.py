@@ -9,6 +9,7 @@ import csv
 import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
+from string import ascii_lowercase
 
 from app.core.errors import ColumnProblem
 from app.forests.data.schema import composed
@@ -50,7 +51,14 @@ _BEGINS = {
 _OTHER_FORMS = {"<": "HTML or XML", "{": "JSON", "[": "JSON"}
 """What a text is by its first sign."""
 
-MARKS = frozenset({"na", "n/a", "#n/a", "<na>", "nan", "null", "none", "nil", "nat", ".", "-", "--", "?", "\\n"})
+MARKS = frozenset(
+    {"na", "n/a", "#n/a", "<na>", "nan", "null", "none", "nil", "nat", ".", "-", "--", "?", "\\n"}
+    | {"n.a.", "#na", "#n/a n/a", "(null)", "[null]", "<null>", "#null", "#null!", "missing", "undefined", "unknown"}
+    | {"-nan", "1.#qnan", "-1.#qnan", "1.#ind", "-1.#ind"}  # C
+    | {"#value!", "#ref!", "#div/0!", "#name?", "#num!", "#nv", "#n/d"}  # spreadsheets export what they show
+    | {"#" * width for width in range(1, 256)}  # a number in a column that is too narrow for it
+    | {"._", *(f".{letter}" for letter in ascii_lowercase)}  # SAS
+)
 """What other programs write where a value is missing, in lower case."""
 
 _UNNAMED = (

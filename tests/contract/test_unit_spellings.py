@@ -8,8 +8,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from app.core import limits
 from app.core.errors import CellsUnread, InvalidRequest, RowsInvalid, UnreadColumn
-from app.datasets import suspicions
+from app.datasets import ingest, suspicions
 from app.datasets.unit_names import RAW
 from app.datasets.upload_bodies import BodyForm
 from app.services.datasets import declare
@@ -132,9 +133,67 @@ def test_a_refusal_for_a_mark_depends_on_the_body_alone(installation: Installati
         people.upload(installation, dataset, body(["ann", mark, "ben"], BodyForm.CSV))
 
 
+WRITTEN_FOR_A_MISSING_VALUE = (
+    "#NULL! #NULL (null) [NULL] <null> #NA -nan -NaN 1.#QNAN -1.#IND #VALUE! #REF! #DIV/0! #NAME? #NUM! # ######## #NV "
+    "#N/D ._ .A .z missing undefined N.A. UNKNOWN"
+)
+
+
+@pytest.mark.parametrize("mark", ["#N/A N/A", *WRITTEN_FOR_A_MISSING_VALUE.split()])
+def test_marks_of_databases_statistics_programs_and_spreadsheets_are_no_person(
+    installation: Installation, mark: str
+) -> None:
+    dataset = people.declared(installation, privacy_unit=of_form("text"))["id"]
+    with pytest.raises(CellsUnread) as refused:
+        people.upload(installation, dataset, body(["ann", mark, "ben", mark, mark], BodyForm.CSV))
+    assert refused.value.columns == [UnreadColumn("patient", "missing-mark", 3, 60.0, row=2)]
+
+
+@pytest.mark.parametrize("form", ["text", "integer"])
+def test_one_value_with_many_rows_over_the_bound_is_a_warning_that_does_not_name_it(
+    installation: Installation, form: str
+) -> None:
+    """No list has every mark: 0, 999 and "withheld" are people where nothing says otherwise."""
+    dataset = people.declared(installation, privacy_unit=of_form(form, 2))["id"]
+    names = ["1", "999", "", "2", "2", "2", *["999"] * 22, "3"]
+    report = people.upload(installation, dataset, body(names, BodyForm.CSV))
+    assert report["dropped"] == {"without_unit": 1, "over_bound": 22}
+    (warning,) = report["warnings"]
+    assert warning.startswith(
+        "One value of the unit column has 21 rows beyond the bound, the first in row 8; they were"
+    )
+    assert "999" not in warning
+
+
+@pytest.mark.parametrize(("n_rows", "n_others"), [(22, 0), (30, 3000)])
+def test_few_rows_over_the_bound_are_no_warning(installation: Installation, n_rows: int, n_others: int) -> None:
+    dataset = people.declared(installation, privacy_unit=of_form("integer", 2))["id"]
+    names = ["999"] * n_rows + [str(number) for number in range(1000, 1000 + n_others)]
+    report = people.upload(installation, dataset, body(names, BodyForm.CSV), accept_unknown=True)
+    assert report["warnings"] == []
+
+
+def test_who_is_no_owner_by_a_grant_reads_no_warning_about_units(installation: Installation) -> None:
+    dataset = people.declared(installation, privacy_unit=of_form("integer"))["id"]
+    report = people.upload(installation, dataset, body(["999"] * 40, BodyForm.CSV), principal=ADMIN)
+    assert (report["rows"], report["dropped"], report["warnings"]) == (None, None, [])
+
+
+def test_a_value_with_many_rows_is_found_among_units_with_a_row_over_the_bound(installation: Installation) -> None:
+    dataset = people.declared(installation, privacy_unit=of_form("integer"))["id"]
+    names = [str(number) for number in range(1, 2001) for _ in range(2)]
+    names[1::40] = ["0"] * 100
+    with patch.object(limits, "MAX_BLOCK_ROWS", 500), patch.object(ingest, "_KEPT_UNITS", 10):
+        report = people.upload(installation, dataset, body(names, BodyForm.CSV), accept_unknown=True)
+    (warning,) = report["warnings"]
+    assert warning.startswith(
+        "One value of the unit column has 99 rows beyond the bound, the first in row 42; they were"
+    )
+
+
 def test_a_name_that_contains_a_mark_is_a_name(installation: Installation) -> None:
     dataset = people.declared(installation, privacy_unit=of_form("text"))["id"]
-    names = ["NA1", "Ann-Na", "0", "n a", "nano", "-1"]
+    names = ["NA1", "Ann-Na", "0", "n a", "nano", "-1", "#1", ".ab", "#NULL!x", "null!"]
     assert people.upload(installation, dataset, body(names, BodyForm.CSV))["rows"] == len(names)
 
 

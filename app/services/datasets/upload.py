@@ -44,6 +44,12 @@ _NOT_COMPARED = (
     "Values of the unit column were not compared for leading zeros, case and spellings of numbers: the upload has more "
     f"than {limits.MAX_COMPARED_UNIT_ROWS} rows."
 )
+_CROWDED = (
+    "One value of the unit column has {count} rows beyond the bound, the first in row {row}; they were dropped. If the "
+    "value stands for a missing id, they are other people's rows: erase this upload and send it with such cells empty. "
+    "If the column names no people, declare another one."
+)
+_MANY_ROWS = 10
 _PERCENT = 100
 _LEAST_PERCENT = 0.1
 _REPORT = b"grovekeeper/upload-report/1"
@@ -266,7 +272,10 @@ class _Upload:
         catalog.add_epoch(session, dataset_id, epoch_id=self._epoch_id, at=at)
         self._is_added = True
         is_owner = dataset_id in grants.granted_as(session, self._caller, Role.OWNER)
-        report_out = _report_out(self._epoch_id, report, shows_rows=is_owner, equal=self._equal(body, report))
+        sent_before = [_SENT_BEFORE.format(epoch=epoch) for epoch in self._equal(body, report)[:1]]
+        of_units = [*_similar_units(report), *_crowded_unit(report, self._dataset.max_rows)] if is_owner else []
+        warnings = [*sent_before, *of_units]
+        report_out = _report_out(self._epoch_id, report, shows_rows=is_owner, warnings=warnings)
         return _sealed(Answer.of(201, report_out), self._key)
 
     def _discard_unless_committed(self) -> None:
@@ -314,8 +323,7 @@ def _opened(answer: Answer, key: DataKey) -> Answer:
     return replace(answer, body=key.open(answer.body, purpose=_REPORT))
 
 
-def _report_out(epoch_id: str, report: "IngestReport", *, shows_rows: bool, equal: Sequence[str]) -> UploadOut:
-    sent_before = [_SENT_BEFORE.format(epoch=epoch) for epoch in equal[:1]]
+def _report_out(epoch_id: str, report: "IngestReport", *, shows_rows: bool, warnings: list[str]) -> UploadOut:
     return UploadOut(
         epoch=epoch_id,
         rows=report.n_rows if shows_rows else None,
@@ -324,7 +332,7 @@ def _report_out(epoch_id: str, report: "IngestReport", *, shows_rows: bool, equa
             for column in report.columns
         ],
         dropped=DroppedRows(**vars(report.dropped)) if shows_rows and report.dropped is not None else None,
-        warnings=[*sent_before, *(_similar_units(report) if shows_rows else ())],
+        warnings=warnings,
     )
 
 
@@ -333,6 +341,13 @@ def _similar_units(report: "IngestReport") -> Iterator[str]:
         yield _NOT_COMPARED
     elif report.n_similar_units:
         yield _SIMILAR.format(count=report.n_similar_units)
+
+
+def _crowded_unit(report: "IngestReport", max_rows: int) -> Iterator[str]:
+    """Warns of a value that many people share: marks of a missing id are more than any list of them names."""
+    count, row = report.most_over or (0, 0)
+    if count > _MANY_ROWS * max_rows and _PERCENT * count >= report.n_read:
+        yield _CROWDED.format(count=count, row=row)
 
 
 @contextmanager
