@@ -1,5 +1,6 @@
 """Balances are the fold of the entries, on both databases: changed rows admit nothing more, changed entries nothing."""
 
+import copy
 import dataclasses
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
@@ -27,6 +28,7 @@ from tests.support import population_accounts as members
 from tests.support.crash_scene import Scene, open_installation
 from tests.support.databases import MigratedDatabase
 from tests.support.evidence import export
+from tests.support.settling import ENDS
 from tests.support.sweeping import expired_at
 
 ASIDE = "0.00000025"
@@ -228,6 +230,30 @@ def test_a_transaction_that_was_rolled_back_leaves_no_state(accounts: Installati
     with accounts.database.read() as session:
         assert (statements.balance(session, "ds_a").room, statements.balance(session, "ds_b").cap) == (60, 100)
     _reserved(accounts, "ds_a", 60)
+
+
+def _fields(installation: Installation, account_id: str) -> dict[str, Any]:
+    """A copy of what this process keeps of an account."""
+    with installation.database.read() as session:
+        kept = chain.state_of(session, tables.account(session, account_id))
+    names = [each.name for each in dataclasses.fields(kept) if each.name != "_numbering"]  # copies share it
+    return {name: copy.deepcopy(getattr(kept, name)) for name in names}
+
+
+@pytest.mark.parametrize("end", ENDS)
+def test_a_step_that_was_rolled_back_leaves_every_field_of_the_state(accounts: Installation, end: str) -> None:
+    """What was to be given back takes its room, also where an admission looks at a bound and at no cell."""
+    with accounts.database.write() as session:
+        members.account(session, "ds_alone")
+        held = members.reserve(session, "ds_alone", 60, "jb_held")
+    before = _fields(accounts, "ds_alone")
+    with pytest.raises(ZeroDivisionError), accounts.database.write() as session:
+        ENDS[end](session, held, actor="key_a")
+        1 / 0  # noqa: B018
+    assert _fields(accounts, "ds_alone") == before
+    with pytest.raises(BudgetExceeded):
+        _reserved(accounts, "ds_alone", 41)
+    _reserved(accounts, "ds_alone", 40)
 
 
 def test_a_state_after_as_many_entries_of_another_history_is_not_believed(accounts: Installation) -> None:
