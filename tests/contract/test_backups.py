@@ -387,11 +387,12 @@ def test_a_dataset_that_was_deleted_since_the_backup_stays_deleted(
 
 
 @on_one_database
-def test_a_unit_that_was_erased_since_the_backup_stays_erased(
+def test_a_unit_that_was_erased_since_the_backup_stays_erased_in_every_upload(
     scene: Scene, tmp_path: Path, empty_settings: Settings, restored: Callable[[], Scene]
 ) -> None:
     dataset = people.declared(scene.installation, privacy_unit=people.per_patient(3))["id"]
-    people.upload(scene.installation, dataset, people.visits([("ann", 1), ("ben", 2)]))
+    for rows in ([("ann", 1), ("ben", 2)], [("cleo", 3)], [("ben", 4), ("ann", 5)]):
+        people.upload(scene.installation, dataset, people.visits(rows))
     make_backup(scene.installation, tmp_path / "backup")
     erase_unit(scene.installation, OWNER, dataset, unit="ann")
     [record] = (scene.installation.home / "checkpoints" / "erasures").glob("*.unit")
@@ -399,7 +400,7 @@ def test_a_unit_that_was_erased_since_the_backup_stays_erased(
     bring_keys_and_heads(scene.installation, empty_settings)
     restore_backup(empty_settings, tmp_path / "backup", accept_loss=True)
     again = restored().installation
-    assert [[age for _, age in epoch] for epoch in people.stored_rows(again, dataset)] == [[2]]
+    assert [[age for _, age in epoch] for epoch in people.stored_rows(again, dataset)] == [[2], [3], [4]]
 
 
 @on_one_database
