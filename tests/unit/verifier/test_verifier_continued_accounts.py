@@ -1,5 +1,6 @@
 """An account that continues the account of an erased dataset: its opening load, alone and beside the erased account."""
 
+import hashlib
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -7,7 +8,9 @@ from typing import Any
 
 import pytest
 
-from app.verifier.dataset_replay import Reading, Summary, read, verify
+from app.verifier import canonical_json
+from app.verifier.dataset_export import BOUND_FIELDS, SET_ASIDE
+from app.verifier.dataset_replay import STATE_FORM, Reading, Summary, read, verify
 from app.verifier.export_lines import NotVerified
 from app.verifier.main import main
 from app.verifier.member_comparison import MemberLedger
@@ -26,6 +29,10 @@ def _continued(erased: Any, *, highest_cap: str, **facts: str) -> dict[str, Any]
     last = erased.entries[-1]
     named = {"dataset": erased.header["dataset"], "sequence": last["sequence"], "hash": last["hash"]}
     return {"continues": {**named, "highest_cap": highest_cap, **facts}}
+
+
+def _sha256(value: Any) -> str:
+    return hashlib.sha256(canonical_json.dumps(value)).hexdigest()
 
 
 @pytest.fixture
@@ -156,6 +163,21 @@ def test_a_charged_delta_goes_on_too(export: Export, rechained: Rechained) -> No
             "load", "0.03", details=_continued(erased, highest_cap="0.1", delta=delta)
         )
         assert _failure(forged.entries, forged.header, erased) is not None, delta
+
+
+def test_a_stated_state_has_the_charged_delta_that_goes_on(export: Export) -> None:
+    """A process that starts at the state would charge a δ that it leaves out a second time."""
+    erased = export(dataset="ds_erased", cap="0.1", **ZCDP).job("rs_1", "0.01", event=None, details=DP_SGD)
+    for delta, verifies in (("0.00001", True), ("0", False)):
+        writer = export(cap="0.1", **ZCDP)
+        writer.add("load", "0.01", details=_continued(erased, highest_cap="0.1", delta="0.00001"))
+        facts = {name: writer.header[name] for name in (*BOUND_FIELDS, SET_ASIDE)}
+        total = {"scope": _sha256({}), "entry": 2, "charged": "0.01", "reserved": "0", "delta": delta}
+        state = {"form": STATE_FORM, "facts": _sha256(facts), "cap": "0.1", "highest_cap": "0.1"}
+        state |= {"uploads": [], "totals": [total], "reservations": []}
+        writer.add("state", "0", details={"state": state})
+        failure = _failure(writer.entries, writer.header, erased)
+        assert failure is None if verifies else failure is not None and "the stated totals differs" in failure.reason
 
 
 def test_accounts_that_follow_one_another_are_verified_together(export: Export, history: Any, erased: Any) -> None:
