@@ -41,11 +41,12 @@ def test_a_text_that_is_not_an_id_is_refused(store, text):
 
 def test_erasing_one_epoch_keeps_the_others(store):
     for epoch in ("ep_a", "ep_ab"):
-        write(store, row_files.rows_name("ds_a", epoch))
+        for name_of in (row_files.rows_name, row_files.prints_name, row_files.book_name):
+            write(store, name_of("ds_a", epoch))
         write(store, f"codes/ds_a/{epoch}.00ff.codes")
     row_files.erase_epoch(store, "ds_a", "ep_a")
     row_files.erase_epoch(store, "ds_a", "ep_a")
-    assert everything_in(store) == ["ep_ab.00ff.codes", "ep_ab.parquet"]
+    assert everything_in(store) == ["ep_ab.00ff.codes", "ep_ab.parquet", "ep_ab.prints", "ep_ab.units"]
 
 
 def test_erasing_a_dataset_takes_its_unfinished_uploads_and_no_other_dataset(store):
@@ -57,6 +58,18 @@ def test_erasing_a_dataset_takes_its_unfinished_uploads_and_no_other_dataset(sto
     row_files.erase_dataset(store, "ds_a")
     row_files.erase_dataset(store, "ds_a")
     assert everything_in(store) == ["ep_a.parquet", "ep_a.prints"]
+
+
+def test_rows_and_fingerprints_of_uploads_that_were_not_committed_are_erased(store):
+    for dataset, epoch in (("ds_a", "ep_a"), ("ds_a", "ep_ab"), ("ds_ab", "ep_c")):
+        for name_of in (row_files.rows_name, row_files.prints_name):
+            write(store, name_of(dataset, epoch))
+    for kind, ending in (("rows", "parquet"), ("prints", "prints")):
+        write(store, f"{kind}/ds_a/.ep_d.{ending}.00.part")
+    write(store, row_files.admission_name("ds_a"))
+    for _ in range(2):
+        row_files.erase_uncommitted(store, "ds_a", committed=["ep_ab"])
+    assert everything_in(store) == ["ep_ab.parquet", "ep_ab.prints", "ep_c.parquet", "ep_c.prints", "units.sqlite3"]
 
 
 def test_an_upload_into_an_erased_dataset_fails_and_leaves_nothing(store):
