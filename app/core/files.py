@@ -85,6 +85,11 @@ def write(path: Path, data: bytes, *, existing: Literal["replace", "keep"] = "re
         file.write(data)
 
 
+def note_text(content: bytes) -> str:
+    """The text of a file with a signed note, with the line ends that were signed: git, mail and editors change them."""
+    return content.decode("utf-8-sig", "replace").replace("\r\n", "\n").rstrip("\n") + "\n"
+
+
 def make_folder(folder: Path) -> None:
     """Makes a folder and its missing parents durably, readable by their owner only."""
     if folder.is_dir():

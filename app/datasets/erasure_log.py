@@ -124,7 +124,7 @@ class ErasureLog:
             return dict(zip(names, contents, strict=True))
 
     def _facts(self, name: str, content: bytes) -> dict[str, Any] | None:
-        note = content.decode("utf-8", "replace")
+        note = files.note_text(content)
         match = _NOTE.fullmatch(note)
         if match is None or match["name"] != name or not self._is_signed(note):
             return None

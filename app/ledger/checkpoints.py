@@ -449,11 +449,9 @@ class HeadFolder:
         """
         account_id = name.partition(".")[0]
         try:
-            note = StoredFile(self._store, name).read_bytes().decode("utf-8")
+            note = files.note_text(StoredFile(self._store, name).read_bytes())
         except FileNotFoundError:
             return None
-        except UnicodeDecodeError:
-            note = ""
         head = read_checkpoint(account_id, note)
         not_ours = InstallationError(f"{name} is not a head that this program wrote; see the operator's guide")
         if head is None or not stamps.is_reference(account_id):

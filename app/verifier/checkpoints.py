@@ -31,8 +31,12 @@ class NotAKey(ValueError):
     """A file holds no public key; ``str()`` gives the reason."""
 
 
+class NotACheckpoint(ValueError):
+    """A file holds no checkpoint; ``str()`` gives the reason."""
+
+
 class NotSigned(ValueError):
-    """A file is not a checkpoint signed by this key; ``str()`` gives the reason."""
+    """A checkpoint is not signed by this key; ``str()`` gives the reason."""
 
 
 @dataclass(frozen=True)
@@ -67,13 +71,15 @@ def read_checkpoint(file: Path, public_key: bytes) -> Checkpoint:
 
     Raises:
         OSError: the file cannot be read.
-        NotSigned: the file is not a checkpoint, or has no valid signature of the key.
+        NotACheckpoint: the file is not a checkpoint.
+        NotSigned: it has no valid signature of the key.
     """
     with file.open("rb") as stream:
         text = stream.read(MAX_BYTES).decode("utf-8-sig", "replace")
-    match = _NOTE.fullmatch(text)
+    # Mail, editors and git change line ends; the signature is checked over the text that was signed.
+    match = _NOTE.fullmatch(text.replace("\r\n", "\n").rstrip("\n") + "\n")
     if match is None:
-        raise NotSigned("it is not a checkpoint: origin, size, root, time and signatures")
+        raise NotACheckpoint("origin, size, root, time and signatures are expected")
     signatures = _signatures(match["signatures"], public_key)
     if not signatures:
         raise NotSigned("it was signed with another key than the one given")

@@ -135,9 +135,10 @@ def check_logs(checkpoints: Sequence[Checkpoint], accounts: Sequence[str]) -> No
 
 
 def _read_line(line: bytes) -> Json:
-    if not line.endswith(b"\n"):
-        raise Malformed("the line has no line end: the file was truncated, or the line is longer than any entry")
     try:
         return canonical_json.loads(line)
     except canonical_json.NotStrictJson as error:
+        if not line.endswith(b"\n"):  # an object without its end is no JSON
+            reason = "the line has no line end: the file was truncated, or the line is longer than any entry"
+            raise Malformed(reason) from error
         raise Malformed(f"the line cannot be read: {error}") from error

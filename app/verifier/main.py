@@ -2,15 +2,17 @@
 
 import argparse
 import codecs
+import gzip
 import io
 import json
 import os
 import sys
+import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, cast
 
 from app.verifier import (
     canonical_json,
@@ -21,7 +23,7 @@ from app.verifier import (
     proofs,
     result_text,
 )
-from app.verifier.checkpoints import Checkpoint, NotAKey, NotSigned, read_checkpoint, read_public_key
+from app.verifier.checkpoints import Checkpoint, NotACheckpoint, NotAKey, NotSigned, read_checkpoint, read_public_key
 from app.verifier.export_lines import MAX_LINE_BYTES, NotVerified
 from app.verifier.member_comparison import MemberLedger
 from app.verifier.proofs import CheckpointMissing, Disproven
@@ -29,6 +31,8 @@ from app.verifier.proofs import CheckpointMissing, Disproven
 VERIFIED, NOT_VERIFIED, UNREADABLE = 0, 1, 2
 _FAILED = {"verified": False, "verdict": "NOT VERIFIED"}
 _FIRST_OF_CSV = b"sequence,"
+_FIRST_OF_GZIP = b"\x1f\x8b"
+_BLANK_LINES = (b"\n", b"\r\n")
 _NO_SIGNATURES = (
     "nothing was checked: signatures of checkpoints need the Python package cryptography (pip install cryptography); "
     "without --checkpoint and --public-key, an export needs none"
@@ -108,6 +112,8 @@ def run(file: Path, evidence: Evidence = Evidence(), *, as_json: bool) -> int:
         if error.name is None or error.name.partition(".")[0] != "cryptography":
             raise
         return _unreadable(_NO_SIGNATURES, as_json=as_json)
+    except (EOFError, zlib.error, gzip.BadGzipFile):
+        return _unreadable("cannot read a gzip file: it is damaged or cut off", as_json=as_json)
     except OSError as error:
         return _unreadable(f"cannot read {error.filename or file}: {error.strerror or 'unreadable'}", as_json=as_json)
     except (_Unreadable, CheckpointMissing) as error:
@@ -155,6 +161,8 @@ def _checkpoints(evidence: Evidence) -> list[Checkpoint]:
     for file in evidence.checkpoints:
         try:
             checkpoints.append(read_checkpoint(file, key))
+        except NotACheckpoint as error:
+            raise _Unreadable(f"{file} is not a checkpoint: {error}") from error
         except NotSigned as error:
             raise NotSigned(f"checkpoint {file}: {error}") from error
     return checkpoints
@@ -162,7 +170,7 @@ def _checkpoints(evidence: Evidence) -> list[Checkpoint]:
 
 def _check(file: Path, evidence: Evidence, checkpoints: Sequence[Checkpoint]) -> tuple[dict[str, object], str]:
     """The result, as a JSON object and as text."""
-    with file.open("rb") as stream:
+    with _opened(file) as stream:
         first = _first(stream)
         if first is None and stream.readline(len(_FIRST_OF_CSV)) == _FIRST_OF_CSV:
             raise _Unreadable(f"{file} is a CSV export; only an export as JSON Lines (--format jsonl) can be verified")
@@ -197,7 +205,7 @@ def _check_dataset(
 ) -> dataset_replay.Summary:
     with ExitStack() as opened:
         readings = [
-            dataset_replay.read(_lines(opened.enter_context(file.open("rb"))), checkpoints, file=str(file))
+            dataset_replay.read(_lines(opened.enter_context(_opened(file))), checkpoints, file=str(file))
             for file in erased
         ]
         datasets = [reading.account.header.dataset for reading in readings]
@@ -212,12 +220,19 @@ def _check_population(
     with ExitStack() as opened:
         ledgers: dict[str, MemberLedger] = {}
         for file in members:
-            export = opened.enter_context(file.open("rb"))
+            export = opened.enter_context(_opened(file))
             ledger = MemberLedger(_lines(export), checkpoints, file=str(file))
             if ledger.dataset in ledgers:
                 raise _Unreadable(f"{file} is a second export of {ledger.dataset}: give one export of each member")
             ledgers[ledger.dataset] = ledger
         return population_replay.verify(_lines(stream), tuple(ledgers.values()), checkpoints)
+
+
+def _opened(file: Path) -> BinaryIO:
+    """A file, unpacked as it is read if it is gzip: of its lines, one is in memory at a time."""
+    with file.open("rb") as stream:
+        is_gzip = stream.read(len(_FIRST_OF_GZIP)) == _FIRST_OF_GZIP
+    return cast(BinaryIO, gzip.open(file)) if is_gzip else file.open("rb")
 
 
 def _first(stream: BinaryIO) -> canonical_json.Json:
@@ -243,9 +258,15 @@ def _print(text: str) -> None:
 
 
 def _lines(stream: BinaryIO) -> Iterator[bytes]:
-    """Lines with line ends, without a byte order mark of the file. A line over the limit is cut, so that a file without
-    line ends fits in memory."""
+    """Lines with line ends, without a byte order mark of the file and a blank line at its end. A line over the limit is
+    cut, so that a file without line ends fits in memory."""
     mark = codecs.BOM_UTF8
     while line := stream.readline(MAX_LINE_BYTES):
+        if line in _BLANK_LINES:
+            after = stream.readline(MAX_LINE_BYTES)
+            if not after:
+                return
+            yield line
+            line = after
         yield line.removeprefix(mark)
         mark = b""

@@ -96,6 +96,15 @@ def test_a_restore_applies_signed_records(estate: Estate) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
+def test_a_record_with_line_ends_of_another_system_is_applied(estate: Estate, kind: str) -> None:
+    record = estate.record(kind)
+    record.write_bytes(record.read_bytes().replace(b"\n", b"\r\n"))
+    estate.start()
+    with estate.restored() as again:
+        assert estate.rows(again, kind) == ([2] if kind == "unit" else [])
+
+
+@pytest.mark.parametrize("kind", KINDS)
 def test_a_missing_record_refuses_a_restore_that_needs_it(estate: Estate, kind: str) -> None:
     estate.record(kind).unlink()
     with pytest.raises(InstallationError, match="1 of the records of erasures"), estate.restored():

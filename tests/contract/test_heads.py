@@ -205,6 +205,19 @@ def test_a_damaged_head_is_refused(scene: Scene, content: bytes) -> None:
     assert "canary" not in str(refused.value)
 
 
+@on_one_database
+def test_line_ends_of_another_system_damage_no_head(scene: Scene) -> None:
+    Heads(scene.installation).publish()
+    file = _file(scene)
+    content = file.read_bytes()
+    for changed in (content.replace(b"\n", b"\r\n"), content[:-1], content + b"\n", b"\xef\xbb\xbf" + content):
+        file.write_bytes(changed)
+        Heads(scene.installation).confirm()
+    file.write_bytes(content.replace(b"\n", b"\r\n").replace(b"Z", b"Y"))
+    with pytest.raises(LedgerRewound, match="signed by another key"):
+        Heads(scene.installation).confirm()
+
+
 def test_a_folder_that_can_hold_no_head_is_refused_at_once(scene: Scene) -> None:
     """If the service ran without heads, it could not detect a restore."""
     folder = scene.installation.home / "checkpoints"

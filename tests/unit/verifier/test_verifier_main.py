@@ -1,5 +1,6 @@
 """The command: its exit codes, its output, and that it needs no file outside its folder."""
 
+import gzip
 import json
 import os
 import shutil
@@ -45,6 +46,40 @@ def test_a_byte_order_mark_is_no_part_of_an_export(good: Path) -> None:
     assert main([str(good)]) == 0
     good.write_bytes(content.replace(b"\n", b"\n\xef\xbb\xbf", 1))
     assert main([str(good)]) == 1
+
+
+def test_gzip_is_unpacked_and_a_part_of_it_checks_nothing(good: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    content = good.read_bytes()
+    good.write_bytes(gzip.compress(content))
+    assert main([str(good)]) == 0
+    good.write_bytes(gzip.compress(content.replace(b'"0.7"', b'"0.6"')))
+    assert main([str(good)]) == 1
+    capsys.readouterr()
+    whole = gzip.compress(content)
+    for part in (whole[:-1], whole[:-9], whole[:12], whole[:2], whole[:20] + b"\0" * 20, whole[:-8] + bytes(8)):
+        good.write_bytes(part)
+        assert main([str(good)]) == 2
+        assert "cannot read" in capsys.readouterr().err
+
+
+def test_blank_lines_are_read_at_the_end_alone(good: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    content = good.read_bytes()
+    for blank in (b"\n", b"\r\n"):
+        good.write_bytes(content + blank)
+        assert main([str(good)]) == 0
+    capsys.readouterr()
+    for changed, line in ((content.replace(b"\n", b"\n\n", 1), 2), (content + b"\n\n", 6), (b"\n" + content, 1)):
+        good.write_bytes(changed)
+        assert main([str(good)]) == 1
+        assert f"line {line}: " in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("n_bytes", [1, 2, 30])
+def test_a_cut_line_is_not_verified(good: Path, n_bytes: int, capsys: pytest.CaptureFixture[str]) -> None:
+    whole = good.read_bytes()
+    good.write_bytes(whole[:-1][:-n_bytes])
+    assert main([str(good)]) == 1
+    assert "line 5: the line has no line end" in capsys.readouterr().out
 
 
 def test_json_output_is_one_object_and_nothing_else(good: Path, capsys: pytest.CaptureFixture[str]) -> None:
