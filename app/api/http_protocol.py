@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, NoReturn, TypeAlias
 from weakref import WeakKeyDictionary
 
+from httptools import HttpParserError, HttpParserUpgrade, HttpRequestParser
 from starlette.types import Scope
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 from uvicorn.server import ServerState
@@ -106,6 +107,7 @@ class BoundedHttp(HttpToolsProtocol):
         self._hold: TimerHandle | None = None
         self._n_head_bytes = 0
         self._is_in_head = False
+        self._head_again = b""
         self._deadline: TimerHandle | None = None
         self._ends_s: float | None = None
         self._running: RequestResponseCycle | None = None
@@ -139,7 +141,7 @@ class BoundedHttp(HttpToolsProtocol):
     def data_received(self, data: bytes) -> None:
         for start in range(0, len(data), _PIECE_BYTES):
             piece = data[start : start + _PIECE_BYTES]
-            super().data_received(piece)
+            self._parse(piece)
             if self.transport.is_closing():
                 return
             self._n_head_bytes += len(piece) if self._is_in_head else 0
@@ -150,6 +152,35 @@ class BoundedHttp(HttpToolsProtocol):
             self._answer_held(self._held)
         if self._waits_for_client():
             self._start_deadline()
+
+    def _parse(self, piece: bytes) -> None:
+        """Parse bytes, as uvicorn does, except for a request that offers another protocol.
+
+        A server may ignore the offer (RFC 9110, section 7.8), which Java's client makes with every request. The parser
+        ends at such a head, and takes a body for bytes of the other protocol. Another one reads it without the offer.
+        """
+        self._unset_keepalive_if_required()
+        try:
+            while piece:
+                try:
+                    self.parser.feed_data(piece)
+                    return
+                except HttpParserUpgrade as offer:
+                    self.parser = HttpRequestParser(self)
+                    self.parser.set_dangerous_leniencies(lenient_data_after_close=True)  # as uvicorn does
+                    piece, self._head_again = self._head_again + piece[offer.args[0] :], b""
+        except HttpParserError:
+            self.send_400_response("")
+
+    def _head_without_offer(self) -> bytes:
+        """The head of the request, after whose answer the connection closes.
+
+        What follows is then no request, whoever believes that the connection has become another protocol.
+        """
+        method, version = self.parser.get_method(), self.parser.get_http_version().encode()
+        fields = [field for field in self.headers if field[0] not in (b"connection", b"upgrade")]
+        lines = [b"%s: %s\r\n" % field for field in (*fields, (b"connection", b"close"))]
+        return b"%s %s HTTP/%s\r\n%s\r\n" % (method, self.url, version, b"".join(lines))
 
     def _answer_held(self, cycle: RequestResponseCycle) -> None:
         """Answers the prediction whose body was waited for, or starts its task."""
@@ -181,6 +212,8 @@ class BoundedHttp(HttpToolsProtocol):
             super()._start_asgi_task(cycle, self.app)
 
     def on_message_complete(self) -> None:
+        if self._head_again:
+            return
         super().on_message_complete()
         if not self.pipeline:
             self.flow.resume_reading()  # only a connection that is read shows that its client went away
@@ -197,14 +230,15 @@ class BoundedHttp(HttpToolsProtocol):
         super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
+        if self.parser.should_upgrade() and self.parser.get_method() != b"CONNECT":
+            self._head_again = self._head_without_offer()
+            return
         self._is_in_head = False
         self._n_head_bytes = 0
         self._stop_deadline()
         self._check_head()
         super().on_headers_complete()
         self.headers = _IGNORED  # fields after a body: a proxy checked the fields before the body
-        if self.parser.should_upgrade():
-            self.cycle.keep_alive = False  # the parser skips the rest of the bytes that arrived with such a request
 
     def _check_head(self) -> None:
         """Reject a head that a proxy may read in another way: its version, its host, or the length of its body.
@@ -224,8 +258,8 @@ class BoundedHttp(HttpToolsProtocol):
             raise ValueError("not one host")
         if codings and codings != [b"chunked"]:
             raise ValueError("an encoding of the body that is not read")
-        if self.parser.should_upgrade() and len(framing) > len(hosts):
-            raise ValueError("a body of a request that asks for another protocol")
+        if self.parser.should_upgrade():
+            raise ValueError("a tunnel")
 
     def _stop_parser(self, refusal: MalformedRequest) -> NoReturn:
         """Ends the parsing of a request that is then refused; the parser tells no reason."""

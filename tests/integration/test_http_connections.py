@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
+from itertools import pairwise
 from typing import Any
 
 import httpx
@@ -15,7 +16,7 @@ import pytest
 
 from app.api.routes import administration
 from app.core import limits
-from tests.integration.refused.raw import ACCEPTED, FOLLOWING, REFUSED
+from tests.integration.refused.raw import ACCEPTED, BODY, FOLLOWING, REFUSED
 from tests.support.server import CSV, Server, csv_rows
 
 
@@ -66,6 +67,18 @@ def test_an_unusual_request_is_read_in_one_way(server: Server) -> None:
 def test_the_body_of_an_upgrade_is_not_read_as_a_request(server: Server, framing: bytes) -> None:
     head = b"POST /keys HTTP/1.1\r\nHost: x\r\n{key}Connection: Upgrade\r\nUpgrade: x\r\n" + framing + b"\r\n\r\n"
     assert _answers(server, _with_key(server, head), FOLLOWING)[0] == [400]
+
+
+@pytest.mark.parametrize("ends", [(), (40, 200), (-30, -10), (-1,), (-len(BODY),)])
+def test_an_offer_of_another_protocol_is_ignored_and_the_body_read(server: Server, ends: tuple[int, ...]) -> None:
+    """However the bytes arrive, and no request behind it is answered: a proxy may believe that they are a tunnel's."""
+    framing = b"Content-Type: application/json\r\nContent-Length: %d\r\n\r\n" % len(BODY)
+    offer = b"Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAEAAEAAAAIAAAAB\r\n"
+    raw = _with_key(server, b"POST /keys HTTP/1.1\r\nHost: x\r\n{key}" + offer + framing + BODY)
+    sent = raw + FOLLOWING
+    cuts = [0, *sorted(len(raw) + end if end < 0 else end for end in ends), len(sent)]
+    statuses, text = _answers(server, *(sent[start:end] for start, end in pairwise(cuts)))
+    assert (statuses, b"\r\nconnection: close\r\n" in text, b'"name":"raw"' in text) == ([201], True, True)
 
 
 def test_a_refusal_is_not_taken_for_the_answer_to_an_earlier_request(server: Server) -> None:

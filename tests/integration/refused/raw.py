@@ -11,6 +11,7 @@ FOLLOWING = b"GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
 
 _SIZE = b"Content-Length: %d\r\n" % len(BODY)
 _CHUNKED = b"Transfer-Encoding: chunked\r\n"
+_OFFER = b"Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAEAAEAAAAIAAAAB\r\n"
 _CHUNKS = b"%x\r\n%s\r\n0\r\n\r\n" % (len(BODY), BODY)
 
 
@@ -98,8 +99,14 @@ def _heads() -> Iterator[tuple[str, bytes]]:
         yield f"target {target!r}", _get(target=target)
     yield "tunnel", b"CONNECT x:80 HTTP/1.1\r\nHost: x\r\n{key}\r\n"
     yield "method in lower case", FOLLOWING.lower()
-    yield "upgrade with a length", _post(_SIZE, b"Connection: Upgrade\r\nUpgrade: x\r\n")
-    yield "upgrade with chunks", _post(_CHUNKED, b"Connection: upgrade\r\nUpgrade: x\r\n", body=_CHUNKS)
+    yield "tunnel with a length", b"CONNECT x:80 HTTP/1.1\r\nHost: x\r\n{key}" + _SIZE + b"\r\n" + BODY
+    yield "upgrade with two lengths", _post(_SIZE, b"Content-Length: 0\r\n", _OFFER)
+    yield "upgrade with a length and chunks", _post(_SIZE, _CHUNKED, _OFFER, body=_CHUNKS)
+    yield "upgrade with an unread coding", _post(b"Transfer-Encoding: gzip, chunked\r\n", _OFFER, body=_CHUNKS)
+    yield "upgrade with chunks in 1.0", _post(_CHUNKED, _OFFER, body=_CHUNKS, version=b"1.0")
+    yield "upgrade with two hosts", _get(_OFFER, host=b"Host: x\r\nHost: x\r\n")
+    yield "upgrade with a host of two readings", _get(_OFFER, host=b"Host: a/b\r\n")
+    yield "upgrade of HTTP/2", _get(_OFFER, version=b" HTTP/2.0")
     yield "not HTTP", b"hello\r\n\r\n"
     yield "long query", _get(target=b"/ledger/x?scope=" + b"x" * 100_000)
     yield "long path", _get(target=b"/" + b"%41" * 2_000)
@@ -120,7 +127,16 @@ ACCEPTED: dict[str, tuple[bytes, list[int]]] = {
     "key in a trailer": (_post(_CHUNKED, body=_CHUNKS[:-2] + b"{key}\r\n").replace(b"{key}", b"", 1), [401, 200]),
     "second key in a trailer": (_post(_CHUNKED, body=_CHUNKS[:-2] + b"{key}\r\n"), [201, 200]),
     "absolute target": (_get(target=b"http://other/healthz"), [200, 200]),
-    "upgrade": (_get(b"Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\n"), [200]),
+    "upgrade": (_get(_OFFER), [200]),
+    "upgrade with a length": (_post(_OFFER, _SIZE), [201]),
+    "upgrade with chunks": (_post(_CHUNKED, _OFFER, body=_CHUNKS), [201]),
+    "upgrade to a WebSocket": (_post(b"Upgrade: websocket\r\nConnection: keep-alive, upgrade\r\n", _SIZE), [201]),
+    "upgrade of a connection that closes": (_post(b"Upgrade: x\r\nConnection: close, upgrade\r\n", _SIZE), [201]),
+    "upgrade in 1.0": (_post(_OFFER, _SIZE, version=b"1.0"), [201]),
+    "upgrade in a trailer": (_post(_CHUNKED, body=_CHUNKS[:-2] + _OFFER + b"\r\n"), [201, 200]),
+    "upgrade behind a request": (_get() + _post(_OFFER, _SIZE), [200, 201]),
+    "upgrades in a row": (_post(_OFFER, _SIZE) * 2, [201]),
+    "upgrade that is not offered for this connection": (_post(b"Upgrade: h2c\r\n", _SIZE), [201, 200]),
     "HTTP/1.0": (_get(version=b" HTTP/1.0", host=b""), [200]),
     "three in a row": (_get() * 2, [200, 200, 200]),
     "steps up": (_get(target=b"/healthz/../keys"), [401, 200]),
