@@ -41,6 +41,7 @@ from app.api.authentication import (
     Prediction,
     is_page,
     prediction_of,
+    take_session,
 )
 from app.api.capacity import CLIENT, Capacities, Client, Work, is_administration
 from app.api.metrics import Metrics
@@ -282,6 +283,7 @@ class EveryRequest:
     async def _answer(self, scope: Scope, receive: Receive, answered: "_Answered") -> None:
         client: Client = scope["state"].setdefault("client", Client())
         CLIENT.set(client)
+        scope["state"]["session"] = take_session(scope)
         try:
             await self._serve(client, scope, receive, answered)
         except GrovekeeperError as error:

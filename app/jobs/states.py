@@ -39,6 +39,7 @@ class EndReason(StrEnum):
     LOST = "lost"
     REVOKED = "revoked"
     KEY_EXPIRED = "key-expired"
+    MODEL_DELETED = "model-deleted"
     FAILED = "failed"
     DAMAGED = "damaged"
 

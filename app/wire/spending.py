@@ -206,6 +206,7 @@ EndReason: TypeAlias = Literal[
     "lost",
     "revoked",
     "key-expired",
+    "model-deleted",
     "failed",
     "damaged",
 ]

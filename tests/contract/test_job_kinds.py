@@ -198,7 +198,7 @@ def test_an_evaluation_of_a_model_deleted_before_the_start_costs_nothing(scene: 
         raise AssertionError("no row may be read")
 
     run(scene, never)
-    assert scene.end(job_id) == ("failed", "failed", ["reserve", "void"])
+    assert scene.end(job_id) == ("failed", "model-deleted", ["reserve", "void"])
     scene.assert_no_orphans()
     scene.verified()
 

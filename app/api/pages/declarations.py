@@ -199,6 +199,7 @@ _SIMPLE = {
     "/population": "population",
     "/other_people": "other_people",
 }
+_COUNT = re.compile(r"[0-9]{1,6}", re.ASCII)
 _NESTED = re.compile(r"/(?:schema/features|partitions)/([0-9]+)(?:/([a-z]+))?")
 
 
@@ -226,7 +227,7 @@ def declaration(form: Form, *, step: str) -> dict[str, Any]:
         "privacy_unit": {
             "column": unit_column or None,
             "form": (form.get("unit.form") or None) if unit_column else None,
-            "max_rows": _number(form.get("unit.max_rows", "")) or 1,
+            "max_rows": 1 if (max_rows := _number(form.get("unit.max_rows", ""))) is None else max_rows,
         },
         "protects": form.get("protects", "row"),
         "population": form.get("population") or None,
@@ -264,7 +265,7 @@ def filled(drafted: Mapping[str, Any]) -> dict[str, str]:
 def rows(form: Form, prefix: str) -> list[dict[str, str]]:
     """The rows of a table of the form, at most ``limits.MAX_FORM_COLUMNS``."""
     count = form.get(f"n_{prefix}", "0")
-    n_rows = min(int(count), limits.MAX_FORM_COLUMNS) if count.isascii() and count.isdigit() else 0
+    n_rows = min(int(count), limits.MAX_FORM_COLUMNS) if _COUNT.fullmatch(count) else 0
     return [{name: form.get(f"{prefix}{index}.{name}", "") for name in _TABLES[prefix]} for index in range(n_rows)]
 
 

@@ -250,7 +250,7 @@ def _lay_out_inputs(installation: Installation, claim: Claim, lease: Lease) -> b
         with installation.database.read() as session:
             if all(models.is_referenced(session, digest) for digest in digests):
                 raise
-        _give_back(installation, claim, reason=EndReason.FAILED)
+        _give_back(installation, claim, reason=EndReason.MODEL_DELETED)
         return False
     except OSError:  # the disk is full: nothing was charged, and the job goes back to the queue with its lease
         raise Unavailable("the home cannot be written") from None

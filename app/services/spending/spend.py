@@ -58,6 +58,7 @@ _LARGE_DELTA = (
     "δ is above one in a million, or above a tenth of one over the public size. A mechanism that occasionally "
     "publishes a whole row could satisfy such a δ."
 )
+_NO_ROWS = "The dataset has no rows yet: a job is refused until its owner has uploaded some."
 
 
 @dataclass(frozen=True)
@@ -219,6 +220,7 @@ class RequestedPart:
         return [
             *of_large_amount(self.accountant, self.amount, delta=self.delta, adjacency=self.dataset.adjacency),
             *([_LARGE_DELTA] if is_large else []),
+            *([] if self.asked.uploads else [_NO_ROWS]),
             *self.dataset.schema.warnings,
         ]
 

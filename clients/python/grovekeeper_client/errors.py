@@ -17,10 +17,11 @@ REASONS: Mapping[str, str] = {
     "lost": "no worker finished it: its worker stopped, or could not reach the database for too long, after the charge",
     "revoked": "the key that submitted it was revoked, or lost its role, before the charge",
     "key-expired": "the key that submitted it came to its end before the charge; submit it again with a key that works",
+    "model-deleted": "a model that it evaluates was deleted before the charge",
     "damaged": (
         "a stored file of rows is damaged, which was found before the charge; the operator restores it from a backup"
     ),
-    "failed": "it broke while running, or an input was gone; the cause may depend on rows and is not recorded",
+    "failed": "it broke while running; the cause may depend on rows and is not recorded",
 }
 """Why a job ended without an output, for people, by the ``reason`` of the job."""
 

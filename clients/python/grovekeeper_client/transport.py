@@ -59,7 +59,7 @@ PAGE_SIZE = 500
 
 def url_of(environ: Mapping[str, str]) -> str:
     """``GROVEKEEPER_URL``, or the address of a service on this machine."""
-    return environ.get("GROVEKEEPER_URL") or DEFAULT_URL
+    return environ.get("GROVEKEEPER_URL", "").strip() or DEFAULT_URL
 
 
 def key_of(environ: Mapping[str, str]) -> str:
@@ -69,7 +69,7 @@ def key_of(environ: Mapping[str, str]) -> str:
         NoKey: none of them exists.
         ValueError: both variables are set, or the file cannot be read. The message shows no key.
     """
-    key, file = environ.get(_KEY), environ.get(_KEY_FILE)
+    key, file = environ.get(_KEY, "").strip(), environ.get(_KEY_FILE)
     if key and file:
         raise ValueError(f"set {_KEY} or {_KEY_FILE}, not both")
     if key:

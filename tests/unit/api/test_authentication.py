@@ -7,12 +7,13 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from starlette.requests import Request
 from starlette.types import Scope
 
 from app.access.grants import Principal
 from app.access.keys import CachedAuthority
 from app.api import authentication
-from app.api.authentication import Authentication, Readiness
+from app.api.authentication import Authentication, Readiness, take_session
 from app.api.capacity import Capacities
 from app.core import limits
 from app.core.errors import Unavailable
@@ -48,7 +49,11 @@ def test_a_check_that_hangs_is_unavailable_in_time(monkeypatch: pytest.MonkeyPat
 
 def _scope(path: str, **fields: str) -> Scope:
     headers = [(name.encode(), value.encode("latin-1")) for name, value in {"host": "x", **fields}.items()]
-    return {"type": "http", "method": "GET", "path": path, "headers": headers, "query_string": b"", "scheme": "http"}
+    scope: Scope = {
+        "type": "http", "method": "GET", "path": path, "headers": headers, "query_string": b"", "scheme": "http",
+    }  # fmt: skip
+    scope["state"] = {"session": take_session(scope)}
+    return scope
 
 
 class _Caller:
@@ -56,7 +61,7 @@ class _Caller:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         named: Any = lambda _installation, text, **_: Principal(credential_of(text) or "")  # noqa: E731
-        signed_in: Any = lambda _installation, _signer, request: Principal(request.cookies["__Host-grovekeeper"])  # noqa: E731
+        signed_in: Any = lambda _installation, _signer, request: Principal(request.state.session)  # noqa: E731
         for name, function in (("authenticate", named), ("signed_in", signed_in), ("confirm_ready", lambda _: None)):
             monkeypatch.setattr(authentication, name, function)
         heads: Any = SimpleNamespace(signer=None)
@@ -86,6 +91,28 @@ def test_one_credential_has_one_name_in_the_memory_of_a_process(monkeypatch: pyt
         assert callers.seen(_scope("/ui/keys", cookie=cookie)) == "session"
         callers.read(_scope("/", cookie=cookie))
     assert callers.seen(_scope("/ledger", authorization="Bearer key")) == "key", "the oldest alone is forgotten"
+
+
+@pytest.mark.parametrize(
+    ("cookie", "session"),
+    [
+        ("__Host-grovekeeper=ab.c_d-1", "ab.c_d-1"),
+        ("a=1;__Host-grovekeeper=x\t;b", "x"),
+        ("__Host-grovekeeper=old; __Host-grovekeeper=new", "new"),
+        ('__Host-grovekeeper="x"', ""),
+        ("__Host-grovekeeper=x~~~~", ""),
+        ("__Host-grovekeeper=x=", ""),
+        ("a__Host-grovekeeper=x", ""),
+        ("__Host-grovekeeper", ""),
+        ('a="' + '\\"' * 8_000 + '"', ""),
+    ],
+)
+def test_the_session_is_taken_from_the_head_and_no_cookie_is_left_to_the_framework(cookie: str, session: str) -> None:
+    scope = _scope("/ui/keys", cookie=cookie)
+    assert scope["state"]["session"] == session
+    assert Request(scope).cookies == {}
+    other = _scope("/ledger", cookie=cookie, authorization="Bearer key")
+    assert (other["state"]["session"], Request(other).cookies) == ("", {})
 
 
 def test_the_cache_of_predictions_has_one_name_for_a_credential() -> None:
