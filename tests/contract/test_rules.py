@@ -121,6 +121,13 @@ def test_keys_of_a_quota_add_up_and_other_keys_do_not(scene: Scene) -> None:
     ]
 
 
+def test_a_key_of_several_quotas_adds_up_with_the_keys_of_each(scene: Scene) -> None:
+    grant(scene, "analyst")
+    set_rules(scene, quotas=[_quota("0.4", OWNER.key_id), _quota("0.5", OWNER.key_id, SECOND.key_id)])
+    scene.submit(key="a", epsilon="0.45", by=SECOND)
+    assert _fits(scene, "0.1") == "0.05", "of the quota that is not the first of the key"
+
+
 def test_what_fits_is_the_least_of_budget_and_rules(scene: Scene) -> None:
     set_rules(scene, largest_job="2.5", quotas=[_quota("2.8", OWNER.key_id)])
     scene.submit(key="a", epsilon="1")

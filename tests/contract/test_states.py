@@ -198,6 +198,9 @@ def test_a_difference_in_one_database_refuses_nothing_in_a_copy_of_it(
 RESERVATIONS = {
     "amount lowered": {"amount": 1},
     "scope changed": {"scope": {"shard": [0]}},
+    "event changed": {"event": {"type": "gift/1"}},
+    "details changed": {"details": {"purpose": "another"}},
+    "submitter changed": {"reserved_by": "key_b"},
     "charge taken back": {"state": "reserved"},
 }
 

@@ -61,6 +61,12 @@ def test_one_person_has_one_row_and_an_erasure_erases_it(
     assert [len(rows) for rows in people.stored_rows(installation, dataset["id"])] == [1]
 
 
+def test_an_admin_without_the_grant_learns_no_number_of_similar_values(installation: Installation) -> None:
+    dataset = people.declared(installation, privacy_unit=of_form("text", 9))["id"]
+    report = people.upload(installation, dataset, body([*SPELLINGS, "017"], BodyForm.CSV), principal=ADMIN)
+    assert (report["rows"], report["warnings"]) == (None, [])
+
+
 def test_rows_of_one_person_in_several_spellings_are_in_one_cell(installation: Installation) -> None:
     dataset = people.declared(
         installation, privacy_unit=of_form("text", 9), partitions=[{"name": "shard", "kind": "hash", "cells": 1000}]
