@@ -14,6 +14,7 @@ byte. It knows neither the task nor a key, and gets the lines of further jobs un
 import ctypes
 import importlib
 import logging
+import mmap
 import os
 import signal
 import sys
@@ -26,6 +27,7 @@ from app.core.memory import forbid_core_dumps, return_large_blocks, share_arenas
 
 _PR_SET_PDEATHSIG = 1
 _FAILURE = 1
+_COPIES_OF_OUTPUT = 4  # counts, their noisy shares, the tables of the model and its bytes
 _log = logging.getLogger("app.worker.child")  # this module runs as ``__main__``
 _NEEDED = (
     "app.services.jobs.task",
@@ -92,9 +94,11 @@ def _looked_for_jobs() -> str:
 
 
 def look(text: str) -> None:
-    """Enters the folder of a job, takes room for its output twice, and opens the files of its rows, without their key.
+    """Enters the folder of a job, takes room for its output twice and memory four times, and opens the files of its
+    rows, without their key.
 
-    A limit of the account or the service shows here: of the size of a file, of room, or another encoding of paths.
+    A limit of the account or the service shows here: of the size of a file, of room, of memory, or another encoding of
+    paths.
     """
     from app.services.jobs.task import Needs
 
@@ -103,6 +107,7 @@ def look(text: str) -> None:
     with tempfile.TemporaryFile(dir=needs.folder) as output, tempfile.TemporaryFile(dir=needs.folder) as stored:
         for file in (output, stored):
             _take_room(file.fileno(), needs.output_bytes)
+    _take_memory(_COPIES_OF_OUTPUT * needs.output_bytes)
     for name in needs.files:
         with Path(name).open("rb") as rows:
             rows.read(1)
@@ -111,6 +116,14 @@ def look(text: str) -> None:
 def _take_room(descriptor: int, n_bytes: int) -> None:
     if n_bytes and hasattr(os, "posix_fallocate"):
         os.posix_fallocate(descriptor, 0, n_bytes)
+
+
+def _take_memory(n_bytes: int) -> None:
+    """Writes to pages of memory and gives them back: a limit refuses them, or ends this process before the charge."""
+    if n_bytes:
+        with mmap.mmap(-1, n_bytes) as pages:
+            for start in range(0, n_bytes, mmap.PAGESIZE):
+                pages[start] = 1
 
 
 def _discard_standard_error() -> None:

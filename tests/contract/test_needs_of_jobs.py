@@ -23,13 +23,14 @@ pytestmark = on_one_database
 
 LIMITS = {
     "size of a file": "resource.setrlimit(resource.RLIMIT_FSIZE, (2**20, 2**20))",
+    "memory": "mmap.mmap = refused",
     "encoding of paths": "os.chdir = refused",
     "account": "pathlib.Path.open = refused",
 }
 """What a child meets that its worker did not meet, in Python."""
 
 CHILD = """
-import os, pathlib, resource
+import mmap, os, pathlib, resource
 from app.worker import child
 
 def refused(*_, **__):
