@@ -121,7 +121,7 @@ def test_the_widest_scopes_of_the_widest_declaration_are_verified(
                 for each in partitions.declared
             }
             new = NewReservation("ds_a", limits.MAX_STEPS // 8, scope, EVENT, f"jb_{number}", details=details)
-            reserve(session, [new], actor="key_a")
+            reserve(session, [new], actor=f"key_{number}")
         whole = chain.state_of(session, tables.account(session, "ds_a")).budget.whole
         summary = _verified(session)
         longest = max(map(len, export(session, "ds_a")))
