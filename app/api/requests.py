@@ -42,6 +42,7 @@ from app.services.authorization import confirm
 from app.services.installation import Installation
 from app.services.ledger.heads import Heads
 from app.services.pagination import PageRequest
+from app.wire.base import is_secret
 from app.wire.datasets import PUBLIC_NAME
 from app.wire.models import AliasHistory, AliasOut
 from app.wire.rules import RulesOut
@@ -365,12 +366,16 @@ def checked_key(request: Request, key: str | None) -> str | None:
     """Read and check the ``Idempotency-Key`` of a request; ``None`` if the request has none.
 
     Raises:
-        InvalidRequest: the key is empty, too long or not visible ASCII, or the request has several keys: a proxy could
-            reorder them in a retry, which would spend again.
+        InvalidRequest: the key is empty, too long or not visible ASCII; it is a secret, which backups would keep; or
+            the request has several keys: a proxy could reorder them in a retry, which would spend again.
     """
-    if key is not None and (len(request.headers.getlist("Idempotency-Key")) > 1 or not _KEY.fullmatch(key)):
-        form = f"one key of 1 to {limits.MAX_IDEMPOTENCY_KEY_CHARS} visible characters of ASCII"
+    if key is None:
+        return None
+    form = f"one key of 1 to {limits.MAX_IDEMPOTENCY_KEY_CHARS} visible characters of ASCII"
+    if len(request.headers.getlist("Idempotency-Key")) > 1 or not _KEY.fullmatch(key):
         raise InvalidRequest.at("/Idempotency-Key", "malformed", accepted=[form])
+    if is_secret(key):
+        raise InvalidRequest.at("/Idempotency-Key", "like-a-secret", accepted=["a text without a key or token"])
     return key
 
 

@@ -94,11 +94,22 @@ _SECRET = re.compile(
 """A key, the secret of a webhook, or a token of an identity provider."""
 
 
+def is_secret(text: str) -> bool:
+    """Whether a text holds a secret."""
+    return _SECRET.search(text) is not None
+
+
 def no_secret(text: str) -> str:
     """Checks a text that others read, in a ledger for good: a secret is pasted where its name or a reason belongs."""
-    if _SECRET.search(text):
+    if is_secret(text):
         raise problem("like-a-secret", form="a text without a key or token")
     return text
+
+
+def no_secrets(texts: list[str]) -> list[str]:
+    """Checks many texts at once; a line end is in no secret."""
+    no_secret("\n".join(texts))
+    return texts
 
 
 _AMOUNT_FORM = "a decimal number, such as 0.5 or 1e-6"

@@ -18,6 +18,7 @@ from app.wire.base import (
     Request,
     no_id,
     no_secret,
+    no_secrets,
     problem,
     up_to_a_hundred,
 )
@@ -31,14 +32,17 @@ PublicName: TypeAlias = Annotated[str, Field(max_length=limits.MAX_DATASET_NAME_
 NewName: TypeAlias = Annotated[PublicName, AfterValidator(no_id), AfterValidator(no_secret)]
 
 ColumnName: TypeAlias = Annotated[str, Field(max_length=limits.MAX_NAME_CHARS)]
+NewColumnName: TypeAlias = Annotated[ColumnName, AfterValidator(no_secret)]
 Category: TypeAlias = Annotated[str, Field(max_length=limits.MAX_CATEGORY_CHARS)]
-Categories: TypeAlias = Annotated[list[Category], Field(max_length=limits.MAX_CATEGORIES, fail_fast=True)]
+Categories: TypeAlias = Annotated[
+    list[Category], Field(max_length=limits.MAX_CATEGORIES, fail_fast=True), AfterValidator(no_secrets)
+]
 
 
 class FeatureIn(Request):
     """A feature: bounds for numbers, categories for the other types."""
 
-    name: ColumnName
+    name: NewColumnName
     type: Literal["numeric", "integer", "categorical"]
     lower: FiniteNumber | None = None
     upper: FiniteNumber | None = None
@@ -51,8 +55,8 @@ class FeatureIn(Request):
 class LabelIn(Request):
     """The column to predict and its classes."""
 
-    name: ColumnName
-    classes: Annotated[list[Category], Field(max_length=limits.MAX_CLASSES, fail_fast=True)]
+    name: NewColumnName
+    classes: Annotated[list[Category], Field(max_length=limits.MAX_CLASSES, fail_fast=True), AfterValidator(no_secrets)]
 
 
 class SchemaIn(Request):
@@ -100,7 +104,7 @@ class PrivacyUnitIn(Request):
     NFKC, without outer white space and invisible signs; ``integer`` allows one spelling of each integer.
     """
 
-    column: ColumnName | None = None
+    column: NewColumnName | None = None
     form: Literal["text", "integer"] | None = None
     max_rows: Annotated[int, Field(ge=1, le=limits.MAX_ROWS_PER_UNIT)] = 1
 
@@ -120,12 +124,12 @@ class PartitionIn(Request):
     that brought the row; ``how`` says how batches are cut.
     """
 
-    name: PublicName
+    name: Annotated[PublicName, AfterValidator(no_secret)]
     kind: Literal["hash", "column", "epoch"]
     cells: Annotated[int, Field(ge=1, le=limits.MAX_HASH_CELLS)] | None = None
-    column: ColumnName | None = None
+    column: NewColumnName | None = None
     categories: Categories | None = None
-    how: Category | None = None
+    how: Annotated[Category, AfterValidator(no_secret)] | None = None
     sizes: Annotated[list[CellSizeIn], Field(max_length=limits.MAX_CATEGORIES + 2, fail_fast=True)] | None = None
 
 

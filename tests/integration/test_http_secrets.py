@@ -37,6 +37,27 @@ def test_names_that_stand_for_something_else_are_refused(idle_server: Server) ->
     assert joined.json()["errors"][0]["problem"] == "like-an-id"
 
 
+def _in_a_declaration(secret: str) -> list[tuple[dict[str, object], str]]:
+    """Changes of a declaration that hold a secret, and where."""
+    of_column: dict[str, object] = {"name": "shard", "kind": "column", "column": "site", "categories": ["a"]}
+    feature = {"name": "site", "type": "categorical", "categories": ["a", "b"]}
+    label = {"name": "y", "classes": ["a", "b"]}
+    return [
+        ({"partitions": [of_column | {"name": secret.replace("/", "-").rstrip("=")}]}, "/partitions/0/name"),
+        ({"partitions": [of_column | {"column": secret}]}, "/partitions/0/column"),
+        ({"partitions": [of_column | {"categories": ["a", secret]}]}, "/partitions/0/categories"),
+        ({"partitions": [{"name": "month", "kind": "epoch", "how": f"by {secret}"}]}, "/partitions/0/how"),
+        ({"privacy_unit": {"column": secret}}, "/privacy_unit/column"),
+        ({"schema": {"features": [feature | {"name": secret}], "label": label}}, "/schema/features/0/name"),
+        (
+            {"schema": {"features": [feature | {"categories": ["a", secret]}], "label": label}},
+            "/schema/features/0/categories",
+        ),
+        ({"schema": {"features": [feature], "label": label | {"name": secret}}}, "/schema/label/name"),
+        ({"schema": {"features": [feature], "label": label | {"classes": ["a", secret]}}}, "/schema/label/classes"),
+    ]
+
+
 @pytest.mark.parametrize(
     "secret",
     [
@@ -49,7 +70,9 @@ def test_names_that_stand_for_something_else_are_refused(idle_server: Server) ->
 def test_a_secret_is_taken_for_no_name_and_stands_in_no_ledger(idle_server: Server, secret: str) -> None:
     http, dataset = idle_server.admin.http, idle_server.declared()
     before = idle_server.footprint()
+    declared = declaration()
     for path, body, at in (
+        *(("/datasets", declared | changes, at) for changes, at in _in_a_declaration(secret)),
         ("/keys", {"name": secret, "roles": []}, "/name"),
         ("/datasets", declaration(name=secret.replace("/", "-").rstrip("=")), "/name"),
         ("/train", training(dataset["id"]) | {"purpose": f"with {secret}, as agreed"}, "/purpose"),
@@ -59,6 +82,10 @@ def test_a_secret_is_taken_for_no_name_and_stands_in_no_ledger(idle_server: Serv
         refused = http.post(path, json=body, headers=new_idempotency_key() if path == "/train" else None)
         assert (refused.status_code, secret in refused.text) == (422, False), path
         assert [(item["at"], item["problem"]) for item in refused.json()["errors"]] == [(at, "like-a-secret")], path
+    refused = http.post("/datasets", json=declared, headers={"Idempotency-Key": secret})
+    assert [(item["at"], item["problem"]) for item in refused.json()["errors"]] == [
+        ("/Idempotency-Key", "like-a-secret")
+    ]
     assert idle_server.footprint() == before
 
 
