@@ -387,7 +387,8 @@ def route_of(request: Request) -> str:
 def sent(answer: Answer) -> Response:
     """Return the HTTP response with the stored bytes of an answer."""
     headers = {} if answer.location is None else {"Location": answer.location}
-    return Response(answer.body, status_code=answer.status, headers=headers, media_type="application/json")
+    media_type = "application/json" if answer.body else None
+    return Response(answer.body, status_code=answer.status, headers=headers, media_type=media_type)
 
 
 NameFilter: TypeAlias = Annotated[str | None, Query(max_length=limits.MAX_DATASET_NAME_CHARS, pattern=PUBLIC_NAME)]

@@ -2,7 +2,7 @@
 
 import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -196,18 +196,27 @@ def replace_upload(
     accepted: Accepted,
     yes: YesOption = False,
 ) -> None:
-    """Erase an upload, then upload a corrected file in its place."""
+    """Check a corrected file, erase an upload, then upload the file in its place.
+
+    The file is sent twice. Nothing is erased if the service refuses it. After the erasure, the upload can still fail:
+    without a network, if the file changes meanwhile, or if the dataset is full.
+    """
     _require_file(file)
     output = call.output
     confirm(output, f"Erase the rows of upload {upload} from {dataset} for good, then upload {file}? {_STAYS}", yes=yes)
     with call.client() as client:
+        try:
+            _sent(call, file, partial(client.check_replacement, dataset, upload), **vars(accepted))
+        except (ApiProblem, Unreachable, OSError):
+            output.complain(f"nothing was erased: the rows of upload {upload} stay")
+            raise
         erased = client.erase_upload(dataset, upload)
         if not output.as_json:
             _print_erasure(output, erased)
         try:
             with one_attempt(output, None) as key:
                 report = _upload(call, client, dataset, file, idempotency_key=key, **vars(accepted))
-        except (ApiProblem, Unreachable):
+        except (ApiProblem, Unreachable, OSError):
             output.complain(
                 f"upload {upload} is erased, and {file} was not stored: grovekeeper datasets upload {dataset}"
             )
@@ -219,17 +228,25 @@ def replace_upload(
 def _require_file(file: Path) -> None:
     if not file.is_file():
         raise WrongUse(f"{file} is not a file")
+    try:
+        file.open("rb").close()
+    except OSError as error:
+        raise WrongUse(f"{file} cannot be read: {error.strerror}") from None
 
 
 def _upload(call: Remote, client: Client, dataset: str, file: Path, **options: Any) -> dict[str, Any]:
+    report: dict[str, Any] = _sent(call, file, partial(client.upload_rows, dataset), **options)
+    return report
+
+
+def _sent(call: Remote, file: Path, send: Callable[..., Any], **options: Any) -> Any:
+    """What the service answers to a file, whose progress is shown."""
     from app.cli import tables  # loads rich
 
     with tables.progress_of_bytes(hidden=call.output.as_json) as progress:
         bar = progress.add_task(file.name, total=file.stat().st_size)
         try:
-            return client.upload_rows(
-                dataset, file, on_progress=lambda sent: progress.update(bar, completed=sent), **options
-            )
+            return send(file, on_progress=lambda sent: progress.update(bar, completed=sent), **options)
         except ApiProblem as problem:
             _name_columns(problem, file)
             raise

@@ -8,7 +8,7 @@ from sqlalchemy import select
 
 from app.access.grants import Principal, Role
 from app.access.tables import AnswerRow
-from app.core.errors import CellsUnread, NotFound, RoleMissing, UnreadColumn, UploadEmpty, UploadRepeated
+from app.core.errors import CellsUnread, NotFound, RoleMissing, RowsInvalid, UnreadColumn, UploadEmpty, UploadRepeated
 from app.datasets import ingest, row_layout
 from app.datasets.upload_bodies import BodyForm
 from app.db.base import Base
@@ -98,6 +98,39 @@ def test_a_body_that_the_same_key_sent_before_is_refused_before_it_takes_places(
     assert more["dropped"]["over_bound"] == 0, "ann had three of four places"
     erase_upload(installation, OWNER, dataset, upload=first["epoch"])
     assert people.upload(installation, dataset, ROWS, key="twice")["rows"] == 4, "its rows are stored no more"
+
+
+@pytest.mark.parametrize("max_rows", [None, 2])
+def test_a_check_stores_nothing_and_takes_no_places(installation: Installation, max_rows: int | None) -> None:
+    unit = {} if max_rows is None else {"privacy_unit": people.per_patient(max_rows)}
+    dataset = people.declared(installation, **unit)["id"]
+    rows = ROWS if max_rows else b"age,income\n39,low\n"
+    for _ in range(2):
+        assert people.upload(installation, dataset, rows, check=True) == {}
+    assert (_rows(installation, dataset), people.row_files_of(installation, dataset)) == ([], set())
+    report = people.upload(installation, dataset, rows, key="once")
+    assert report["rows"] == (3 if max_rows else 1), "every place is free"
+    files = people.row_files_of(installation, dataset)
+    assert people.upload(installation, dataset, rows, check=True, again=True) == {}
+    assert people.row_files_of(installation, dataset) == files
+
+
+def test_a_check_refuses_what_an_upload_refuses_and_repeated_rows_at_last(installation: Installation) -> None:
+    """So whoever is to replace the rows, and learns that they are the same, knows that nothing else is wrong."""
+    dataset = people.declared(installation)["id"]
+    wrong = b"age,income\n39,lo\n39,high\n"
+    first = people.upload(installation, dataset, wrong, accept_unknown=True)
+    for body, error in (
+        (b"age;income\n39;low\n", RowsInvalid),
+        (b"age,income\n", UploadEmpty),
+        (wrong, CellsUnread),
+    ):
+        with pytest.raises(error):
+            people.upload(installation, dataset, body, check=True)
+    with pytest.raises(UploadRepeated) as refused:
+        people.upload(installation, dataset, wrong, accept_unknown=True, check=True)
+    assert refused.value.upload == first["epoch"]
+    assert len(people.row_files_of(installation, dataset)) == 2
 
 
 @pytest.mark.parametrize("form", [BodyForm.CSV, BodyForm.PARQUET])

@@ -14,8 +14,9 @@ import pytest
 
 from grovekeeper_client import Dataset, Grovekeeper, JobFailed, JobUnfinished, Refused, Unreachable
 from grovekeeper_client.client import Client
+from grovekeeper_client.errors import ApiProblem
 from tests.support.databases import on_one_server
-from tests.support.server import Server
+from tests.support.server import Server, csv_rows
 
 SMALL = {"n_estimators": 2, "max_depth": 2}
 FRAME = pd.DataFrame({"age": [20, 80, None], "height": [1.5, np.nan, 1.7], "sex": ["Male", None, "other"]})
@@ -182,6 +183,26 @@ def test_frames_and_files_of_tables_are_uploaded_as_rows(gk: Grovekeeper, server
     assert reports[0] == reports[1] == reports[2]
     counts = {column["name"]: (column["clamped"], column["missing"], column["unknown"]) for column in reports[0]}
     assert (counts["age"], counts["income"]) == ((1, 0, 0), (0, 0, 1))
+
+
+@on_one_server
+def test_a_replacement_erases_an_upload_only_for_rows_that_the_service_takes(
+    gk: Grovekeeper, server: Server, tmp_path: Path
+) -> None:
+    dataset, file = gk.dataset(server.declared()["name"]), tmp_path / "rows.csv"
+    file.write_text(csv_rows(200))
+    upload = dataset.upload(file)["epoch"]
+    file.write_text(csv_rows(100).replace(",", ";"))
+    with pytest.raises(ApiProblem, match="rows-invalid"):
+        dataset.replace_upload(upload, file)
+    with pytest.raises(OSError, match="absent"):
+        dataset.replace_upload(upload, tmp_path / "absent.csv")
+    assert [listed["rows"] for listed in dataset._client.uploads(dataset.id)] == [200]
+    for n_rows, replaced in ((200, "the same rows"), (100, "corrected rows")):
+        file.write_text(csv_rows(n_rows))
+        upload = dataset.replace_upload(upload, file)["stored"]["epoch"]
+        listed = [listed["rows"] for listed in dataset._client.uploads(dataset.id) if not listed["erased_at"]]
+        assert listed == [n_rows], replaced
 
 
 @on_one_server

@@ -73,6 +73,7 @@ REQUESTS: dict[str, Callable[[Targets], Ask]] = {
     "put_grant": lambda it: ("PUT", f"/datasets/{it.dataset}/grants/{it.key}", {"json": {"role": "predictor"}}),
     "delete_grant": lambda it: ("DELETE", f"/datasets/{it.dataset}/grants/{it.key}", {}),
     "upload_rows": lambda it: ("POST", f"/datasets/{it.dataset}/rows", {"content": csv_rows(3), "headers": CSV}),
+    "check_rows": lambda it: ("POST", f"/datasets/{it.dataset}/rows/check", {"content": csv_rows(4), "headers": CSV}),
     "list_uploads": lambda it: ("GET", f"/datasets/{it.dataset}/uploads", {}),
     "erase_upload": lambda it: ("DELETE", f"/datasets/{it.dataset}/uploads/{it.upload}", {}),
     "list_algorithms": lambda it: ("GET", "/algorithms", {}),

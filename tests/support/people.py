@@ -58,14 +58,16 @@ def upload(
     form: BodyForm = BodyForm.CSV,
     **terms: bool,
 ) -> dict[str, Any]:
-    """Uploads rows and returns the owner's report. ``terms``: of :class:`UploadTerms`. Raises the service's errors."""
+    """Uploads rows and returns the owner's report, nothing for a check. ``terms``: of :class:`UploadTerms`. Raises the
+    service's errors.
+    """
     route = f"POST /datasets/{dataset_id}/rows"
     request = None if key is None else IdempotentRequest(principal.key_id, route, key, BODY_SHA256)
     with installation.spool() as file:
         file.write(body)
         spooled = SpooledBody(file, UploadTerms(form, **terms), hashlib.sha256(body).digest())
         answer = upload_rows(installation, principal, dataset_id, spooled, request=request)
-    return dict(json.loads(answer.body))
+    return dict(json.loads(answer.body or b"{}"))
 
 
 def row_files_of(installation: Installation, dataset_id: str) -> set[str]:

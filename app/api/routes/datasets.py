@@ -3,6 +3,7 @@
 The ledgers of populations are under ``/ledger/{account}``.
 """
 
+from dataclasses import replace
 from email.message import Message
 from typing import Annotated, Any
 
@@ -240,6 +241,31 @@ async def upload_rows(
     """Upload a file of rows, which becomes an epoch. The report per column is for the owner only."""
     key = checked_key(request, idempotency_key)
     return sent(await receive_upload(request, caller, dataset, request.stream(), terms=terms, key=key))
+
+
+@dataset_routes.post(
+    "/{dataset}/rows/check",
+    status_code=204,
+    openapi_extra=_ROWS_BODY,
+    responses=documented(
+        NotFound,
+        RoleMissing,
+        DatasetDeleted,
+        RowsInvalid,
+        UploadEmpty,
+        CellsUnread,
+        UploadRepeated,
+        BalanceMismatch,
+        *JSON_BODY,
+    ),
+)
+@limited(body=Body.UPLOAD)
+async def check_rows(
+    request: Request, caller: Caller, dataset: str, terms: Annotated[UploadTerms, Depends(upload_terms)]
+) -> Response:
+    """Check a file of rows as an upload would, and store nothing."""
+    check = replace(terms, check=True)
+    return sent(await receive_upload(request, caller, dataset, request.stream(), terms=check, key=None))
 
 
 def _form(request: Request) -> BodyForm:

@@ -53,6 +53,8 @@ _MANY_ROWS = 10
 _PERCENT = 100
 _LEAST_PERCENT = 0.1
 _REPORT = b"grovekeeper/upload-report/1"
+_FITS = Answer(204, b"")
+"""The answer to a check."""
 
 
 @dataclass(frozen=True)
@@ -64,12 +66,14 @@ class UploadTerms:
         accept_unknown: the caller accepts columns in which many cells are not as declared, and marks such as ``NA`` in
             the unit column, each of which is then one unit.
         accept_empty: the caller insists that a body without rows is stored.
+        check: the body is only judged, as an upload would be, and nothing is stored.
     """
 
     form: BodyForm
     again: bool = False
     accept_unknown: bool = False
     accept_empty: bool = False
+    check: bool = False
 
 
 @dataclass(frozen=True)
@@ -89,7 +93,7 @@ def upload_rows(
     *,
     request: IdempotentRequest | None,
 ) -> Answer:
-    """Sanitises and stores an upload, and adds it to the dataset as an epoch.
+    """Sanitises and stores an upload, and adds it to the dataset as an epoch; or only checks whether it would.
 
     The file of rows is complete and durable before the epoch is committed, and removed if the commit fails. The
     answer's status does not depend on rows of other uploads. Where the privacy unit is a column, uploads to one dataset
@@ -162,14 +166,14 @@ class _Upload:
                 earlier = stored(session, request)
             if earlier is not None:
                 return earlier
-        self._refuse_repeated(body)  # before the work
+        if not body.terms.check:
+            self._refuse_repeated(body)  # before the work
         report = self._ingest(body)
         try:
-            self._refuse_repeated(body, report)  # the same rows in another packing
-            if not (report.n_read or body.terms.accept_empty):
-                raise UploadEmpty
-            if not body.terms.accept_unknown:
-                _refuse_unread(report)
+            self._require_fit(body, report)
+            if body.terms.check:
+                self._discard_unless_committed()
+                return _sealed(_FITS, self._key)
             if self._book is not None:
                 self._book.store()
             self._read_earlier()
@@ -186,6 +190,16 @@ class _Upload:
         elif self._book is not None:
             self._book.forget_older()
         return reply
+
+    def _require_fit(self, body: SpooledBody, report: "IngestReport") -> None:
+        """Refuses a body for what is in it; at last for rows that were sent before, perhaps in another packing, so that
+        whoever checks what is to replace these rows learns of all else.
+        """
+        if not (report.n_read or body.terms.accept_empty):
+            raise UploadEmpty
+        if not body.terms.accept_unknown:
+            _refuse_unread(report)
+        self._refuse_repeated(body, report)
 
     @contextmanager
     def _acting(self) -> Iterator[Session]:

@@ -10,6 +10,7 @@ import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self, Unpack
 
@@ -87,19 +88,30 @@ class Client(Calls):
             on_progress: called with the bytes sent so far; restarts from 0 with each attempt.
             insisting: see :class:`~grovekeeper_client.uploads.Insisting`.
         """
-        headers = headers_of(file) | {
-            "Content-Length": str(file.stat().st_size),
-            "Idempotency-Key": idempotency_key or new_idempotency_key(),
-        }
-        request = Request(
-            "POST",
-            f"/datasets/{segment(dataset)}/rows",
-            params={name: "true" if insists else None for name, insists in insisting.items()},
-            headers=headers,
-            content=lambda: _chunks(file, on_progress),
-            read_timeout_s=_UPLOAD_TIMEOUT_S,
-        )
-        return read_object(self._transport.send(request))
+        request = _of_rows(dataset, file, insisting, on_progress=on_progress)
+        keyed = {**request.headers, "Idempotency-Key": idempotency_key or new_idempotency_key()}
+        return read_object(self._transport.send(replace(request, headers=keyed)))
+
+    def check_replacement(
+        self,
+        dataset: str,
+        upload: str,
+        file: Path,
+        *,
+        on_progress: Callable[[int], None] = lambda _sent: None,
+        **insisting: Unpack[Insisting],
+    ) -> None:
+        """``POST /datasets/{id}/rows/check``: streams a file that is to replace an upload, and stores nothing.
+
+        Rows that are those of the upload fit, because they are erased first. Raises the problem of an upload that does
+        not fit.
+        """
+        request = _of_rows(dataset, file, insisting, on_progress=on_progress)
+        try:
+            self._transport.send(replace(request, path=f"{request.path}/check", repeatable=True))
+        except ApiProblem as problem:
+            if problem.body.get("upload") != upload:
+                raise
 
     def uploads(self, dataset: str) -> Iterator[Json]:
         """``GET /datasets/{id}/uploads``, all pages: stored rows are for owners by a grant."""
@@ -541,6 +553,20 @@ def _once(idempotency_key: str | None) -> dict[str, str]:
 
 def _unless_changed(etag: str | None) -> dict[str, str]:
     return {} if etag is None else {"If-Match": f'"{etag}"'}
+
+
+def _of_rows(
+    dataset: str, file: Path, insisting: Mapping[str, object], *, on_progress: Callable[[int], None]
+) -> Request:
+    """The request that sends a file of rows."""
+    return Request(
+        "POST",
+        f"/datasets/{segment(dataset)}/rows",
+        params={name: "true" if insists else None for name, insists in insisting.items()},
+        headers=headers_of(file) | {"Content-Length": str(file.stat().st_size)},
+        content=lambda: _chunks(file, on_progress),
+        read_timeout_s=_UPLOAD_TIMEOUT_S,
+    )
 
 
 def _chunks(file: Path, on_progress: Callable[[int], None]) -> Iterator[bytes]:

@@ -216,12 +216,14 @@ class Dataset:
     def replace_upload(self, upload: str, rows: Any, **insisting: Unpack[Insisting]) -> Mapping[str, Any]:
         """Erases an upload, then uploads the rows of a corrected file, as :meth:`upload` does.
 
-        If the service refuses the rows, the upload is erased nevertheless, and :meth:`upload` stores a mended file.
+        The service checks the rows first, and nothing is erased if it refuses them. If their upload fails nevertheless,
+        as without a network, the upload is erased, and :meth:`upload` stores the rows.
 
         Returns:
             ``erased``, which tells in ``places`` whether the places of units are free, and ``stored``, the report.
         """
         with as_file(rows, self._columns_of(rows)) as file:
+            self._client.check_replacement(self.id, upload, file, **insisting)
             erased = self._client.erase_upload(self.id, upload)
             return {"erased": erased, "stored": self._client.upload_rows(self.id, file, **insisting)}
 

@@ -16,7 +16,7 @@ from app.core.settings import Settings
 from tests.support.in_process import in_process
 from tests.support.role_table import OPERATIONS
 
-OF_ROWS = {"upload_rows", "erase_unit", "delete_dataset", "show_overlaps", "watch_job"}
+OF_ROWS = {"upload_rows", "check_rows", "erase_unit", "delete_dataset", "show_overlaps", "watch_job"}
 """Operations whose duration rows influence."""
 _TRACE = "0af7651916cd43dd8448eb211c80319c"
 

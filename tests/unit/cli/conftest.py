@@ -292,6 +292,7 @@ ANSWERS: dict[tuple[str, str], tuple[int, Any]] = {
     ("GET", "/datasets/census"): (200, DATASET),
     ("GET", "/datasets/ds_1"): (200, DATASET),
     ("DELETE", "/datasets/census"): (204, None),
+    ("POST", "/datasets/census/rows/check"): (204, None),
     ("POST", "/datasets/census/rows"): (
         201, {"epoch": "ep_1", "rows": 40, "warnings": ["This body equals"],
               "columns": [{"name": "age", "clamped": 2, "missing": 0, "unknown": 0}],

@@ -10,6 +10,7 @@ import pytest
 from typer.testing import Result
 
 from app.cli.problems import ExitCode
+from grovekeeper_client.client import Client
 
 Run = Callable[..., Result]
 
@@ -59,12 +60,14 @@ def test_before_an_upload_is_erased_the_question_says_what_stays(run: Run, servi
     assert not service.requests
 
 
-def test_a_replacement_erases_the_upload_then_stores_the_file_and_says_both(run: Run, service: Any) -> None:
-    done = run("datasets", "replace-upload", "census", "ep_1", "rows.csv", "--yes")
-    assert [(request.method, request.url.path) for request in service.requests] == [
-        ("DELETE", "/datasets/census/uploads/ep_1"),
-        ("POST", "/datasets/census/rows"),
+def test_a_replacement_checks_the_file_erases_the_upload_then_stores_the_file(run: Run, service: Any) -> None:
+    done = run("datasets", "replace-upload", "census", "ep_1", "rows.csv", "--accept-unknown", "--yes")
+    assert [(request.method, request.url.path, dict(request.url.params)) for request in service.requests] == [
+        ("POST", "/datasets/census/rows/check", {"accept_unknown": "true"}),
+        ("DELETE", "/datasets/census/uploads/ep_1", {}),
+        ("POST", "/datasets/census/rows", {"accept_unknown": "true"}),
     ]
+    assert "Idempotency-Key" not in service.requests[0].headers
     assert "erased the rows of upload ep_1 from census" in done.stdout
     assert "What was spent stays." in done.stdout
     assert "stored 40 rows as upload ep_1" in done.stdout
@@ -72,14 +75,58 @@ def test_a_replacement_erases_the_upload_then_stores_the_file_and_says_both(run:
     assert (as_json["erased"]["places"], as_json["stored"]["rows"]) == ("free", 40)
 
 
-def test_a_replacement_whose_file_is_refused_says_that_the_upload_is_erased(run: Run, service: Any) -> None:
+def test_a_replacement_whose_file_is_refused_erases_nothing(run: Run, service: Any) -> None:
     columns = [{"name": "income", "problem": "unknown", "count": 39, "percent": 97.5}]
-    service.answers["POST", "/datasets/census/rows"] = (422, _problem("cells-unread", 422) | {"columns": columns})
+    service.answers["POST", "/datasets/census/rows/check"] = (422, _problem("cells-unread", 422) | {"columns": columns})
+    done = run("datasets", "replace-upload", "census", "ep_1", "rows.csv", "--yes")
+    assert done.exit_code == ExitCode.FAILED
+    assert "nothing was erased: the rows of upload ep_1 stay" in done.stderr
+    assert {request.method for request in service.requests} == {"POST"}
+    assert "income: unknown, 39 times (97.5 %)" in done.stderr
+    assert "--accept-unknown" in done.stderr
+
+
+@pytest.mark.parametrize("upload", ["ep_1", "ep_2"])
+def test_a_replacement_may_have_the_rows_of_the_upload_that_it_replaces_alone(
+    run: Run, service: Any, upload: str
+) -> None:
+    service.answers["POST", "/datasets/census/rows/check"] = (
+        409,
+        _problem("upload-repeated", 409) | {"upload": upload},
+    )
+    done = run("datasets", "replace-upload", "census", "ep_1", "rows.csv", "--yes")
+    assert done.exit_code == (0 if upload == "ep_1" else ExitCode.FAILED)
+    assert ("nothing was erased" in done.stderr) is (upload == "ep_2")
+    assert ("DELETE" in {request.method for request in service.requests}) is (upload == "ep_1")
+
+
+def test_a_replacement_whose_file_is_lost_after_the_check_says_that_the_upload_is_erased(
+    run: Run, service: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def lost(*_: Any, **__: Any) -> None:
+        raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr(Client, "upload_rows", lost)
     done = run("datasets", "replace-upload", "census", "ep_1", "rows.csv", "--yes")
     assert done.exit_code == ExitCode.FAILED
     assert "upload ep_1 is erased, and rows.csv was not stored" in done.stderr
-    assert "income: unknown, 39 times (97.5 %)" in done.stderr
-    assert "--accept-unknown" in done.stderr
+    monkeypatch.setattr(Client, "check_replacement", lost)
+    done = run("datasets", "replace-upload", "census", "ep_1", "rows.csv", "--yes")
+    assert (done.exit_code, "nothing was erased" in done.stderr) == (ExitCode.FAILED, True)
+    assert [request.method for request in service.requests] == ["POST", "DELETE"]
+
+
+@pytest.mark.parametrize("command", [["upload", "census"], ["replace-upload", "census", "ep_1"]])
+def test_a_file_that_cannot_be_read_sends_nothing(
+    run: Run, service: Any, monkeypatch: pytest.MonkeyPatch, command: list[str]
+) -> None:
+    def refused(*_: Any, **__: Any) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Path, "open", refused)
+    done = run("datasets", *command, "rows.csv", *(["--yes"] if "ep_1" in command else []))
+    assert (done.exit_code, "rows.csv cannot be read: Permission denied" in done.stderr) == (ExitCode.WRONG_USE, True)
+    assert not service.requests
 
 
 def test_an_upload_insists_only_if_it_is_told_to(run: Run, service: Any) -> None:
