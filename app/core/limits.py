@@ -16,7 +16,9 @@ MAX_PARTITIONS = 6  # Partitions of a dataset
 MAX_HASH_CELLS = 1_024  # Cells of a hash partition
 MAX_UPLOAD_CELLS = 4_096  # Uploads to a dataset with a partition by upload
 MAX_PUBLIC_SIZE = 10**12  # Declared number of rows, of a dataset or of a cell
-MAX_ALIASES = 100  # Aliases of models of one dataset, also those without a model at the moment
+# Aliases of one dataset that name a model. Their moves stay for ever; a key makes one in ``REVOCATION_S``, for which
+# each move holds the key's one thread of an API process.
+MAX_ALIASES = 100
 # Rows of an upload whose units are compared for values that differ by leading zeros or case: 16 bytes of memory each.
 MAX_COMPARED_UNIT_ROWS = 2**22
 MAX_ROWS_PER_UNIT = 1_000_000  # Rows kept for each unit

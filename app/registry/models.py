@@ -233,8 +233,10 @@ def is_named_by(model_id: InstrumentedAttribute[str], alias: str) -> ColumnEleme
 
 
 def n_aliases(session: Session, dataset_id: str) -> int:
-    """The number of aliases that a dataset has or had."""
-    query = select(func.count()).where(AliasMoveRow.dataset_id == dataset_id, AliasMoveRow.number == 1)
+    """The number of a dataset's aliases that name a model."""
+    query = select(func.count()).where(
+        AliasMoveRow.dataset_id == dataset_id, AliasMoveRow.model_id.is_not(None), _IS_LAST
+    )
     return session.execute(query).scalar_one()
 
 

@@ -206,7 +206,8 @@ def put_alias(
         if row.dataset_id != dataset.id:
             raise InvalidRequest.at("/model", "of-another-dataset")
         move = models.last_move(session, dataset.id, alias)
-        if move is None and models.n_aliases(session, dataset.id) >= limits.MAX_ALIASES:
+        is_new = move is None or move.model_id is None
+        if is_new and models.n_aliases(session, dataset.id) >= limits.MAX_ALIASES:
             raise TooLarge("the number of aliases", limits.MAX_ALIASES)
         if move is None or move.model_id != row.id:
             require_unchanged(condition, None if move is None else _etag(move))

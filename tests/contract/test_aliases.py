@@ -149,10 +149,30 @@ def test_the_number_of_aliases_is_limited(installation: Installation, monkeypatc
     bank = people.declared(installation)
     _trained(installation, bank, "md_1", "md_2")
     _put(installation, bank["id"], "a", "md_1")
-    models.remove_alias(installation, OWNER, bank["id"], "a")
     with pytest.raises(TooLarge):
         _put(installation, bank["id"], "b", "md_1")
     _put(installation, bank["id"], "a", "md_2")
+
+
+def test_a_removed_alias_leaves_its_place(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One analyst would otherwise use up the aliases of a dataset for ever."""
+    monkeypatch.setattr(limits, "MAX_ALIASES", 2)
+    installation, dataset = scene.installation, scene.dataset_id
+    _trained(installation, {"id": dataset, "name": "census"}, "md_1", "md_2")
+    grant(scene, "analyst")
+    for number in range(4):
+        _put(installation, dataset, f"a{number}", "md_1", SECOND)
+        models.remove_alias(installation, SECOND, dataset, f"a{number}")
+    _put(installation, dataset, "production", "md_1")
+    _put(installation, dataset, "a0", "md_1")
+    with pytest.raises(TooLarge):
+        _put(installation, dataset, "a1", "md_1")
+    models.remove_alias(installation, OWNER, dataset, "production")
+    _put(installation, dataset, "a1", "md_2")
+    listed = models.list_aliases(installation, OWNER, dataset, _EVERY).aliases
+    assert [(item.alias, item.model_id) for item in listed] == [("a0", "md_1"), ("a1", "md_2")]
+    with pytest.raises(TooLarge):
+        _put(installation, dataset, "production", "md_1")
 
 
 def test_filters_leave_out_other_models(installation: Installation) -> None:
