@@ -320,8 +320,11 @@ async def page(
     return PageRequest(limit, cursor)
 
 
-async def if_match(field: Annotated[str | None, Header(alias="If-Match")] = None) -> Condition:
-    return condition_of(field)
+async def precondition(
+    if_match: Annotated[str | None, Header(alias="If-Match")] = None,
+    if_none_match: Annotated[str | None, Header(alias="If-None-Match")] = None,
+) -> Condition:
+    return condition_of(if_match, if_none_match)
 
 
 def with_etag(response: Response, answer: Tagged) -> Tagged:
@@ -399,7 +402,7 @@ By = Annotated[tuple[Installation, Principal], Depends(by)]
 """The first two arguments of a service: whose request it is."""
 
 Page = Annotated[PageRequest, Depends(page)]
-IfMatch = Annotated[Condition, Depends(if_match)]
+Precondition = Annotated[Condition, Depends(precondition)]
 SHOWS_SECRET = [Depends(no_idempotency)]
 """Dependencies of a route whose answer has a new secret."""
 

@@ -65,9 +65,12 @@ class MethodNotAllowed(GrovekeeperError):
 
 
 class ChangedMeanwhile(GrovekeeperError):
-    """What the request would replace is not what its ``If-Match`` names."""
+    """What the request would replace is not what its ``If-Match`` names, or is there against its ``If-None-Match``."""
 
-    sentence = "it was changed since your ETag; read it again, and send the change with its present ETag"
+    sentence = (
+        "it was changed since your ETag, or exists against your If-None-Match; read it again, and send the change with "
+        "its present ETag"
+    )
 
 
 class IdempotencyInFlight(GrovekeeperError):

@@ -14,6 +14,7 @@ from app.access import grants, keys
 from app.access.grants import MANAGE_DATASET, Principal, Role
 from app.core import limits, stamps
 from app.core.errors import (
+    ChangedMeanwhile,
     ErasureDue,
     InvalidRequest,
     NotFound,
@@ -22,7 +23,7 @@ from app.core.errors import (
     SameSubmitter,
     Unauthenticated,
 )
-from app.core.preconditions import Condition, etag_of, require_unchanged
+from app.core.preconditions import NOTHING, Condition, etag_of, require_unchanged
 from app.datasets import catalog
 from app.datasets.catalog import Dataset
 from app.jobs import queue
@@ -151,7 +152,8 @@ def change_rules(
     proposal; so does sending the rules in force again.
 
     Args:
-        condition: on the rules and the proposal that a change replaces; a repeated request changes nothing.
+        condition: on the rules and the proposal that a change replaces; a repeated request changes nothing. Every
+            dataset has rules, so they are never new.
 
     Raises:
         ChangedMeanwhile: the condition does not hold.
@@ -188,6 +190,8 @@ class _Change:
         self._condition = condition
 
     def request(self, rules: Rules) -> None:
+        if self._condition == NOTHING:
+            raise ChangedMeanwhile
         erase_at = rules.erase_rows_at
         if erase_at is not None and erase_at <= self.at:
             raise InvalidRequest.at("/erase_rows_at", "past")

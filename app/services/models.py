@@ -11,8 +11,8 @@ from app.access import grants
 from app.access.grants import NAME_MODEL, SEE_BALANCE, SEE_DATASET, SEE_MODEL, TAKE_MODEL, Principal
 from app.access.keys import wait_for_revocation
 from app.core import limits, stamps
-from app.core.errors import InvalidRequest, NotFound, RoleMissing, TooLarge
-from app.core.preconditions import Condition, etag_of, require_unchanged
+from app.core.errors import ChangedMeanwhile, InvalidRequest, NotFound, RoleMissing, TooLarge
+from app.core.preconditions import NOTHING, Condition, etag_of, require_unchanged
 from app.datasets import catalog
 from app.datasets.catalog import Dataset
 from app.forests import catalogue
@@ -192,7 +192,7 @@ def put_alias(
 
     Args:
         model: id of the model, or another alias, whose model is then meant.
-        condition: on the last move of the alias, if this one changes something.
+        condition: on the last move of the alias, if this one changes something or the alias has to be new.
 
     Raises:
         ChangedMeanwhile: the condition does not hold.
@@ -207,10 +207,12 @@ def put_alias(
             raise InvalidRequest.at("/model", "of-another-dataset")
         move = models.last_move(session, dataset.id, alias)
         is_new = move is None or move.model_id is None
+        if condition == NOTHING and not is_new:
+            raise ChangedMeanwhile
         if is_new and models.n_aliases(session, dataset.id) >= limits.MAX_ALIASES:
             raise TooLarge("the number of aliases", limits.MAX_ALIASES)
         if move is None or move.model_id != row.id:
-            require_unchanged(condition, None if move is None else _etag(move))
+            require_unchanged(condition, None if move is None else _etag(move), exists=not is_new)
             move = _move(dataset, alias, row.id, by=principal, at=installation.database.now(session))
             models.add_move(session, move)
             details = {"dataset": dataset.id, "alias": alias, "model": row.id}

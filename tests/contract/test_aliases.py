@@ -235,4 +235,32 @@ def test_of_moves_that_rest_on_the_same_move_one_is_made(installation: Installat
         remove(condition=held)
     for made_weak_by_a_proxy in ("W/", ""):
         remove(condition=condition_of(f'{made_weak_by_a_proxy}"{last.etag}"'))
-    assert models.show_alias(installation, OWNER, bank["id"], "production", _EVERY).model_id is None
+    removed = models.show_alias(installation, OWNER, bank["id"], "production", _EVERY)
+    assert removed.model_id is None
+    with pytest.raises(ChangedMeanwhile):
+        move(model=names[0], condition=condition_of("*"))
+    assert move(model=names[0], condition=condition_of(f'"{removed.etag}"')).model_id == names[0]
+
+
+def test_of_puts_that_only_make_an_alias_one_makes_it(installation: Installation) -> None:
+    """A repetition is refused, too: each caller would believe to have made it."""
+    bank = people.declared(installation)
+    names = [f"md_{number}" for number in range(5)]
+    _trained(installation, bank, *names)
+    move = partial(models.put_alias, installation, OWNER, bank["id"], "production", condition=condition_of(None, "*"))
+
+    def is_made(name: str) -> bool:
+        with suppress(ChangedMeanwhile):
+            move(model=name)
+            return True
+        return False
+
+    for _ in range(2):  # also an alias that was removed
+        with ThreadPoolExecutor(5) as threads:
+            made = list(threads.map(is_made, names))
+        assert sorted(made) == [False] * 4 + [True]
+        assert _at(installation, f"{bank['id']}@production") == names[made.index(True)]
+        assert not is_made(names[made.index(True)])
+        with pytest.raises(ChangedMeanwhile):
+            models.remove_alias(installation, OWNER, bank["id"], "production", condition=condition_of(None, "*"))
+        models.remove_alias(installation, OWNER, bank["id"], "production")

@@ -83,7 +83,9 @@ def test_an_alias_is_moved_under_a_condition(trained: tuple[Server, str, str]) -
     server, dataset, model = trained
     path, http = f"/datasets/{dataset}/aliases/conditional", server.admin.http
     assert http.put(path, json={"model": model}, headers={"If-Match": "*"}).json()["type"] == "changed-meanwhile"
-    made = http.put(path, json={"model": model})
+    new = {"If-None-Match": "*"}
+    made = http.put(path, json={"model": model}, headers=new)
+    assert (made.status_code, http.put(path, json={"model": model}, headers=new).status_code) == (200, 412)
     seen = http.get(path)
     assert made.headers["ETag"] == seen.headers["ETag"] == f'"{seen.json()["etag"]}"'
     with Client(server.url, server.admin.key) as client:

@@ -1,4 +1,4 @@
-"""Changes of rules under ``If-Match``: of several that rest on the same rules, one is made."""
+"""Changes of rules under a condition: of several that rest on the same rules, one is made."""
 
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -57,6 +57,18 @@ def test_a_field_that_is_no_list_of_tags_is_refused(idle_server: Server, field: 
     path = f"/datasets/{idle_server.declared()['id']}/rules"
     refused = idle_server.admin.http.put(path, json=RULES, headers={"If-Match": field})
     assert (refused.status_code, refused.json()["errors"][0]["at"]) == (422, "/If-Match")
+
+
+def test_rules_are_never_new(idle_server: Server) -> None:
+    path, http = f"/datasets/{idle_server.declared()['id']}/rules", idle_server.admin.http
+    refused = http.put(path, json=RULES, headers={"If-None-Match": "*"})
+    assert (refused.status_code, refused.json()["type"]) == (412, "changed-meanwhile")
+    assert http.get(path).json()["largest_job"] is None
+    seen = http.put(path, json=RULES).json()["etag"]
+    assert http.put(path, json=RULES, headers={"If-None-Match": "*"}).status_code == 412, "although it changes nothing"
+    for fields in ({"If-None-Match": f'"{seen}"'}, {"If-None-Match": ""}, {"If-None-Match": "*", "If-Match": "*"}):
+        refused = http.put(path, json=RULES, headers=fields)
+        assert (refused.status_code, refused.json()["errors"][0]["at"]) == (422, "/If-None-Match")
 
 
 def test_the_client_and_the_page_send_what_they_have_seen(idle_server: Server) -> None:

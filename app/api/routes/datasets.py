@@ -17,10 +17,10 @@ from app.api.requests import (
     BodyRoute,
     By,
     Caller,
-    IfMatch,
     NameFilter,
     OptionalIdempotency,
     Page,
+    Precondition,
     checked_key,
     limited,
     sent,
@@ -155,7 +155,7 @@ def show_rules(by: By, dataset: str, response: Response) -> RulesOut:
     "/{dataset}/rules",
     responses=documented(NotFound, RoleMissing, DatasetDeleted, ErasureDue, ChangedMeanwhile, *JSON_BODY),
 )
-def change_rules(by: By, dataset: str, body: RulesIn, condition: IfMatch, response: Response) -> RulesOut:
+def change_rules(by: By, dataset: str, body: RulesIn, condition: Precondition, response: Response) -> RulesOut:
     """Replace the rules of the dataset. Looser rules are in force once a second owner or an admin sends them."""
     return with_etag(response, dataset_rules.change_rules(*by, dataset, body, condition=condition))
 

@@ -7,7 +7,7 @@ from fastapi import APIRouter, Path, Query, Request, Response
 
 from app.api.authentication import Readiness
 from app.api.problems import JSON_BODY, documented
-from app.api.requests import BodyRoute, By, Caller, IfMatch, NameFilter, Page, with_etag
+from app.api.requests import BodyRoute, By, Caller, NameFilter, Page, Precondition, with_etag
 from app.api.streams import model_file
 from app.core.errors import (
     ChangedMeanwhile,
@@ -118,7 +118,7 @@ def show_alias(by: By, dataset: str, alias: _Alias, page: Page, response: Respon
 
 @alias_routes.put("/{alias}", responses=documented(NotFound, RoleMissing, ChangedMeanwhile, *JSON_BODY))
 def put_alias(
-    by: By, dataset: str, alias: _Alias, body: wire.AliasIn, condition: IfMatch, response: Response
+    by: By, dataset: str, alias: _Alias, body: wire.AliasIn, condition: Precondition, response: Response
 ) -> wire.AliasOut:
     """Set an alias to a model of the dataset. Later requests that use the alias reach that model."""
     return with_etag(response, models.put_alias(*by, dataset, alias, model=body.model, condition=condition))
@@ -127,7 +127,7 @@ def put_alias(
 @alias_routes.delete(
     "/{alias}", status_code=204, responses=documented(NotFound, RoleMissing, ChangedMeanwhile, InvalidRequest)
 )
-def delete_alias(by: By, dataset: str, alias: _Alias, condition: IfMatch) -> None:
+def delete_alias(by: By, dataset: str, alias: _Alias, condition: Precondition) -> None:
     """Remove an alias. Its model and its history stay."""
     models.remove_alias(*by, dataset, alias, condition=condition)
 
