@@ -131,7 +131,7 @@ class BoundedHttp(HttpToolsProtocol):
         self._seats.take(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._stop_deadline()
+        self._ends_s = None
         if self._deadline is not None:  # it would keep the connection in memory
             self._deadline.cancel()
         self._seats.leave(self)
@@ -235,7 +235,7 @@ class BoundedHttp(HttpToolsProtocol):
             return
         self._is_in_head = False
         self._n_head_bytes = 0
-        self._stop_deadline()
+        self._ends_s = None
         self._check_head()
         super().on_headers_complete()
         self.headers = _IGNORED  # fields after a body: a proxy checked the fields before the body
@@ -279,9 +279,6 @@ class BoundedHttp(HttpToolsProtocol):
             self._ends_s = self.loop.time() + limits.REQUEST_HEAD_S
         if self._deadline is None:
             self._deadline = self.loop.call_at(self._ends_s, self._end_deadline)
-
-    def _stop_deadline(self) -> None:
-        self._ends_s = None
 
     def _end_deadline(self) -> None:
         self._deadline = None

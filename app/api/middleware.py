@@ -263,10 +263,11 @@ class EveryRequest:
         """
         began_at_ns, began_ns = time.time_ns(), time.monotonic_ns()
         addressed, principal = prediction_of(scope), self._authentication.known(scope)
-        if addressed is None or principal is None or not self._has_seat(principal.key_id):
+        if addressed is None or principal is None:
             return None
         try:
-            answer = self._predictions.at_once(addressed, principal, scope, body)
+            with self._seat(principal.key_id, is_administration=False):
+                answer = self._predictions.at_once(addressed, principal, scope, body)
         except Exception:  # noqa: BLE001  # the task that answers instead meets it again, and answers and logs it
             return None
         if answer is None:
@@ -336,11 +337,6 @@ class EveryRequest:
             else:
                 await self._predictions.answer(prediction, scope, receive, answered)
 
-    def _has_seat(self, key_id: str, *, is_administration: bool = False) -> bool:
-        """Whether one more request of a key may be in flight."""
-        has_room = self._n_in_flight < limits.MAX_REQUESTS_IN_FLIGHT or is_administration
-        return has_room and self._in_flight[key_id] < limits.MAX_REQUESTS_PER_KEY
-
     @contextmanager
     def _seat(self, key_id: str, *, is_administration: bool) -> Iterator[None]:
         """Counts a request among those of a key.
@@ -348,7 +344,9 @@ class EveryRequest:
         Raises:
             TooManyRequests: too many requests in flight.
         """
-        if not self._has_seat(key_id, is_administration=is_administration):
+        if self._in_flight[key_id] >= limits.MAX_REQUESTS_PER_KEY:
+            raise TooManyRequests
+        if self._n_in_flight >= limits.MAX_REQUESTS_IN_FLIGHT and not is_administration:
             raise TooManyRequests
         self._in_flight[key_id] += 1
         self._n_in_flight += 1

@@ -261,7 +261,15 @@ class _Incoming:
     async def __call__(self) -> Message:
         if self._is_complete:
             return await self._receive()  # tells when the client goes away
-        message = await self._waited()
+        begun = monotonic()
+        try:
+            async with timeout(min(limits.BODY_WAIT_S, self._left_s)):
+                message = await self._receive()
+        except TimeoutError:
+            raise BodyTooSlow from None
+        waited_s = monotonic() - begun
+        self._left_s -= waited_s
+        self._key_age_s += waited_s
         n_new = len(message.get("body", b""))
         self._n_bytes += n_new
         if self._n_bytes > self._max_bytes:
@@ -285,18 +293,6 @@ class _Incoming:
                 Work.AUTHENTICATION, lambda: confirm(here.installation, state["principal"])
             )
 
-    async def _waited(self) -> Message:
-        begun = monotonic()
-        try:
-            async with timeout(min(limits.BODY_WAIT_S, self._left_s)):
-                message = await self._receive()
-        except TimeoutError:
-            raise BodyTooSlow from None
-        waited_s = monotonic() - begun
-        self._left_s -= waited_s
-        self._key_age_s += waited_s
-        return message
-
 
 async def heads(request: Request) -> Heads:
     return cast(Heads, request.app.state.heads)
@@ -309,8 +305,8 @@ async def principal(request: Request, _: Annotated[object, Security(_bearer)]) -
 Caller = Annotated[Principal, Depends(principal)]
 
 
-async def by(request: Request, caller: Caller) -> tuple[Installation, Principal]:
-    return request.app.state.installation, caller
+async def by(request: Request, _: Annotated[object, Security(_bearer)]) -> tuple[Installation, Principal]:
+    return request.app.state.installation, request.state.principal
 
 
 async def page(
@@ -334,14 +330,14 @@ def with_etag(response: Response, answer: Tagged) -> Tagged:
 
 
 async def optional_idempotency(
-    request: BodyRequest, caller: Caller, key: Annotated[str | None, Header(alias="Idempotency-Key")] = None
+    request: BodyRequest, key: Annotated[str | None, Header(alias="Idempotency-Key")] = None
 ) -> IdempotentRequest | None:
     """Read the request's idempotency key, with a digest of the body's canonical form; ``None`` without a key."""
     checked = checked_key(request, key)
     if checked is None:
         return None
     digest = await to_thread.run_sync(json_text.digest, request.value)
-    return IdempotentRequest(caller.key_id, route_of(request), checked, digest)
+    return IdempotentRequest(request.state.principal.key_id, route_of(request), checked, digest)
 
 
 async def no_idempotency(request: Request) -> None:

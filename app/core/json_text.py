@@ -76,7 +76,7 @@ def loads(text: bytes) -> Any:
             Python's parser accepts and no answer can repeat.
         RecursionError: nested too deeply.
     """
-    value = json.loads(_decoded(text), object_pairs_hook=unique, parse_constant=_refuse)
+    value = json.loads(text.decode("utf-8-sig"), object_pairs_hook=unique, parse_constant=_refuse)
     if _SURROGATE.search(text):
         json.dumps(value, ensure_ascii=False).encode("utf-8")
     return value
@@ -102,7 +102,7 @@ def _fault(body: bytes) -> str:
     except RecursionError:
         return "it is nested too deeply"
     except _RefusedConstant:
-        return f"{_place_of_constant(_decoded(body))}: NaN and Infinity are not JSON; null stands for a missing value"
+        return f"{_place_of_constant(body)}: NaN and Infinity are not JSON; null stands for a missing value"
     except _RepeatedName:
         return "a name occurs twice in one object"
     except UnicodeEncodeError:
@@ -124,7 +124,8 @@ def _syntax_fault(text: str, position: int) -> str:
     return f"{_place(text, position)}{hint}"
 
 
-def _place_of_constant(text: str) -> str:
+def _place_of_constant(body: bytes) -> str:
+    text = body.decode("utf-8-sig")
     constants = (match for match in _STRING_OR_CONSTANT.finditer(text) if not match[0].startswith('"'))
     return _place(text, next(constants).start())
 
@@ -132,10 +133,6 @@ def _place_of_constant(text: str) -> str:
 def _place(text: str, position: int) -> str:
     line_start = text.rfind("\n", 0, position) + 1
     return f"line {text.count(chr(10), 0, position) + 1}, column {position - line_start + 1}"
-
-
-def _decoded(text: bytes) -> str:
-    return text.decode("utf-8-sig")
 
 
 class _RefusedConstant(ValueError):
@@ -173,7 +170,9 @@ def loads_exactly(body: bytes, *, max_nodes: int) -> Any:
     """
     check_nodes(body, max_nodes)
     try:
-        value = json.loads(_decoded(body), parse_float=_decimal, parse_constant=_refuse, object_pairs_hook=_few_unique)
+        value = json.loads(
+            body.decode("utf-8-sig"), parse_float=_decimal, parse_constant=_refuse, object_pairs_hook=_few_unique
+        )
     except (ValueError, RecursionError):
         raise not_json(body) from None
     if _is_deeper(value, limits.MAX_JSON_DEPTH):

@@ -93,10 +93,6 @@ class AccountState:
         cells = {name: [self._balance(tightest, loads) for tightest in loads.by_cell(name)] for name in names}
         return self._balance(loads.largest(), loads), cells
 
-    def is_room_everywhere(self, amount: int) -> bool:
-        """Whether an amount is known to fit into every joint cell."""
-        return self.bound is not None and self.bound + amount <= self.cap
-
     def with_reservation(self, scope: Scope, amount: int) -> "AccountState":
         """The state with one more reservation."""
         digest = digest_of(scope)
@@ -254,7 +250,7 @@ class Budgets:
         """The budgets with one more reservation; for a population's member also its tightest joint cell afterwards."""
         account = self.accounts[request.account_id].with_reservation(request.scope, request.amount)
         if room.population is None:
-            return self._with(request.account_id, account), None
+            return self.with_account(request.account_id, account), None
         accounts = {**self.accounts, request.account_id: account}
         whole = account.whole
         before = room.population.loads[request.account_id]
@@ -269,15 +265,13 @@ class Budgets:
 
         A member of a population needs its tightest joint cell, because an entry of the population states the load.
         """
-        is_member = self.population_of(request.account_id) is not None
-        return not is_member and self.accounts[request.account_id].is_room_everywhere(request.amount)
+        account = self.accounts[request.account_id]
+        if self.population_of(request.account_id) is not None or account.bound is None:
+            return False
+        return account.bound + request.amount <= account.cap
 
-    def with_amount(self, request: AskedAmount) -> "Budgets":
-        """The budgets with one more reservation, for which :meth:`has_room_everywhere`."""
-        account = self.accounts[request.account_id].with_reservation(request.scope, request.amount)
-        return self._with(request.account_id, account)
-
-    def _with(self, account_id: str, account: AccountState) -> "Budgets":
+    def with_account(self, account_id: str, account: AccountState) -> "Budgets":
+        """The budgets with another state of one account."""
         return replace(self, accounts={**self.accounts, account_id: account})
 
 
@@ -319,7 +313,8 @@ def admit(budgets: Budgets, requests: Sequence[AskedAmount]) -> tuple[Budgets, A
     for position in sorted(range(len(requests)), key=lambda at: requests[at].account_id):
         request = requests[position]
         if budgets.has_room_everywhere(request):
-            budgets, member = budgets.with_amount(request), None
+            account = budgets.accounts[request.account_id].with_reservation(request.scope, request.amount)
+            budgets, member = budgets.with_account(request.account_id, account), None
         else:
             room = budgets.room(request)
             if request.amount > room.amount:

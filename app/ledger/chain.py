@@ -321,12 +321,9 @@ class State:
             self.sources.pop(digest, None)
             self.scopes_size -= size_of(scope)
         if moved := charged + reserved:
-            self._widen(scope, moved)
-
-    def _widen(self, scope: Scope, moved: int) -> None:
-        name = narrowest(scope, self._n_cells)
-        for cell in scope.get(name, ("",)):
-            self.widened[name, cell] = self.widened.get((name, cell), 0) + moved
+            name = narrowest(scope, self._n_cells)
+            for cell in scope.get(name, ("",)):
+                self.widened[name, cell] = self.widened.get((name, cell), 0) + moved
 
     def to_json(self) -> dict[str, Any]:
         """The state in public JSON form, as an entry of the kind ``state`` has it."""

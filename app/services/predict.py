@@ -179,15 +179,12 @@ class PredictingModel:
         forest, schema = self.artifact.forest, self.schema
         probabilities = forests.probabilities(forest, schema, columns, read_out=read_out)
         codes = forests.labels(forest, probabilities, read_out=read_out)
-        return Predicted(schema.label.classes, codes, probabilities, self._counted(columns))
-
-    def _counted(self, columns: SanitisedColumns) -> ChangedCells:
-        if columns.changed is None:
-            return _UNCHANGED
-        changed = ChangedCells.of(self.schema, columns.changed)
-        self.changed_cells.add("clamped", sum(changed.clamped.values()))
-        self.changed_cells.add("unseen", sum(changed.unseen.values()))
-        return changed
+        changed = _UNCHANGED
+        if columns.changed is not None:
+            changed = ChangedCells.of(schema, columns.changed)
+            self.changed_cells.add("clamped", sum(changed.clamped.values()))
+            self.changed_cells.add("unseen", sum(changed.unseen.values()))
+        return Predicted(schema.label.classes, codes, probabilities, changed)
 
 
 class Addressed(NamedTuple):

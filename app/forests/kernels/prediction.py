@@ -46,7 +46,11 @@ class ColumnRule:
 
 
 class CodeTables:
-    """The rules of all columns as arrays for the compiled loop."""
+    """The rules of all columns as arrays for the compiled loop.
+
+    Attributes:
+        bins: the arrays, for a compiled loop over a :meth:`block`.
+    """
 
     def __init__(self, rules: Iterable[ColumnRule]) -> None:
         listed = tuple(rules)
@@ -58,11 +62,7 @@ class CodeTables:
             [(0.0 if _is_constant(rule) else rule.highest, rule.missing, rule.last) for rule in listed],
             dtype=np.float64,
         ).reshape(len(listed), 3)
-
-    @property
-    def bins(self) -> tuple[NDArray[np.float64], NDArray[np.int64], NDArray[np.float64]]:
-        """The arrays, for a compiled loop over a :meth:`block`."""
-        return self._edges, self._first_edge, self._rules
+        self.bins = self._edges, self._first_edge, self._rules
 
     def codes(self, columns: tuple[NDArray[np.float64] | NDArray[np.int32], ...], n_rows: int) -> NDArray[np.uint8]:
         """The codes of PRIVATE or caller's rows; a row's codes depend on no other row.

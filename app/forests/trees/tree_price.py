@@ -173,14 +173,12 @@ def _forest(tree: Event, n_trees: int, *, sharded: bool) -> Event:
 
 
 def _selections_of_a_tree(levels: Levels) -> Sequential:
-    return Sequential(tuple(Part(1, _level(2**level, selections)) for level, selections in enumerate(levels)))
-
-
-def _level(n_nodes: int, selections: tuple[Selection, ...]) -> Event:
-    node: Event = (
-        selections[0] if len(selections) == 1 else Sequential(tuple(Part(1, selection) for selection in selections))
-    )
-    return Parallel("nodes", (Part(n_nodes, node),))
+    parts = []
+    for level, selections in enumerate(levels):
+        of_a_node = tuple(Part(1, selection) for selection in selections)
+        node = selections[0] if len(selections) == 1 else Sequential(of_a_node)
+        parts.append(Part(1, Parallel("nodes", (Part(2**level, node),))))
+    return Sequential(tuple(parts))
 
 
 def _read(levels: Sequence[Part]) -> Levels:

@@ -199,17 +199,12 @@ def _plan_evaluation(
         match artifact.metadata.get("only_answer"):
             case {"text": text}:
                 warnings.append(f"Model {model.row.id}: {text}")
-    plan, part = _planned_part(asked, body)
+    priced = price_part(asked, body)
+    plan = _plan(body, _facts(priced.account_request, asked.dataset.schema))
+    part = priced.paying_for(plan.event)
     if any(_was_trained_on(model, part) for model in models):
         warnings.insert(0, _TRAINED_ON)
     return PlannedEvaluation([model.row.id for model in models], plan, part, warnings)
-
-
-def _planned_part(asked: Asked, body: EvaluationIn | SelectionIn) -> tuple[EvaluationPlan, PricedPart]:
-    """The releases and the part that pays for them."""
-    part = price_part(asked, body)
-    plan = _plan(body, _facts(part.account_request, asked.dataset.schema))
-    return plan, part.paying_for(plan.event)
 
 
 def _facts(paid: AccountRequest, schema: Schema) -> PublicFacts:

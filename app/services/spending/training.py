@@ -145,7 +145,12 @@ def datasets_of(body: PlanIn) -> list[str]:
 
 def plan_training(session: Session, principal: Principal, asked: Sequence[Asked], body: PlanIn) -> PlannedTraining:
     """Plans the job and prices its parts. Every account's facts come from ``asked``."""
-    labelled, *unlabelled = _requested_parts(asked, body)
+    labelled, unlabelled = price_part(asked[0], body), None
+    if body.unlabelled is not None:
+        try:
+            unlabelled = price_part(asked[1], body.unlabelled)
+        except InvalidRequest as invalid:
+            raise invalid.below(SECOND_PART) from None
     profile = reuse(session, principal, labelled.dataset, body.profile)
     size = labelled.public_size
     if profile is not None:
@@ -155,26 +160,16 @@ def plan_training(session: Session, principal: Principal, asked: Sequence[Asked]
         parameters=body.parameters,
         **vars(replace(labelled.account_request, public_size=size)),
         profile=None if profile is None else profile.numbers,
-        unlabelled=unlabelled[0].account_request if unlabelled else None,
+        unlabelled=None if unlabelled is None else unlabelled.account_request,
     )
     planned = plan(request, labelled.dataset.schema)
     parts = [labelled.paying_for(planned.event)]
-    for part in unlabelled:
+    if unlabelled is not None:
         assert planned.unlabelled is not None, "an algorithm that takes one dataset refuses a second"
-        _require_fitting(labelled, part)
-        parts.append(part.paying_for(planned.unlabelled.event))
+        _require_fitting(labelled, unlabelled)
+        parts.append(unlabelled.paying_for(planned.unlabelled.event))
     reused = None if profile is None else profile.shown(is_used=planned.profile is not None, size=size)
     return PlannedTraining(planned, tuple(parts), reused)
-
-
-def _requested_parts(asked: Sequence[Asked], body: PlanIn) -> list[RequestedPart]:
-    parts = [price_part(asked[0], body)]
-    if body.unlabelled is not None:
-        try:
-            parts.append(price_part(asked[1], body.unlabelled))
-        except InvalidRequest as invalid:
-            raise invalid.below(SECOND_PART) from None
-    return parts
 
 
 def _require_fitting(labelled: RequestedPart, part: RequestedPart) -> None:
