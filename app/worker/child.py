@@ -94,13 +94,13 @@ def _looked_for_jobs() -> str:
 
 
 def look(text: str) -> None:
-    """Enters the folder of a job, takes room for its output twice and memory four times, and opens the files of its
-    rows, without their key.
+    """Enters the folder of a job, takes room for its output twice and memory four times, reads the released models that
+    it evaluates, and opens the files of its rows, without their key.
 
     A limit of the account or the service shows here: of the size of a file, of room, of memory, or another encoding of
-    paths.
+    paths; and a model of a later version, which another worker may read.
     """
-    from app.services.jobs.task import Needs
+    from app.services.jobs.task import Needs, input_paths
 
     needs = Needs.from_text(text)
     os.chdir(needs.folder)
@@ -108,6 +108,8 @@ def look(text: str) -> None:
         for file in (output, stored):
             _take_room(file.fileno(), needs.output_bytes)
     _take_memory(_COPIES_OF_OUTPUT * needs.output_bytes)
+    for path in input_paths(needs.folder):
+        importlib.import_module("app.forests.released_forest").loads(path.read_bytes())
     for name in needs.files:
         with Path(name).open("rb") as rows:
             rows.read(1)

@@ -132,7 +132,7 @@ class Children:
             self.stop()  # the answer would be taken for that of the next job
             raise
         if not is_usable:
-            _log.error("a job waits, uncharged: its process cannot use the folder, the room or the rows of the job")
+            _log.error("a job waits, uncharged: its process cannot use the folder, the room, the models or the rows")
             raise Unavailable("the process of a job cannot use what the job needs")
 
     def _answers(self, look: Callable[[], None]) -> bool:

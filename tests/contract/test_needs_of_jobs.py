@@ -17,7 +17,7 @@ from app.worker import supervise
 from app.worker.supervise import Children, Supervisor
 from tests.support.crash_scene import Scene
 from tests.support.databases import on_one_database
-from tests.support.job_kinds import claimed, must_not_run, perform_here, profile
+from tests.support.job_kinds import claimed, evaluation, model, must_not_run, perform_here, profile
 
 pytestmark = on_one_database
 
@@ -77,11 +77,27 @@ def test_a_job_whose_process_cannot_use_what_it_needs_waits_uncharged(
         limit_to(limited, LIMITS[limit])
         with pytest.raises(Unavailable, match="the process of a job cannot use what the job needs"):
             run_job.run_job(scene.installation, claimed(scene.installation), must_not_run, load=load)
-    assert "a job waits, uncharged: its process cannot use the folder, the room or the rows of the job" in caplog.text
+    assert "a job waits, uncharged: its process cannot use the folder, the room, the models or the rows" in caplog.text
     log = capfd.readouterr().err
     assert "the process of a job cannot use what the job needs" in log
     assert "OSError" in log
     assert "canary" not in log
+    assert scene.end(first) == (JobState.RUNNING, None, ["reserve"])
+    run_job.run_job(scene.installation, claimed(scene.installation), perform_here, load=load)
+    assert scene.end(second) == (JobState.SUCCEEDED, None, ["reserve", "charge"])
+
+
+def test_a_model_of_a_later_version_is_evaluated_by_another_worker_or_not_paid_for(
+    scene: Scene, children: Children, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    model_id = model(scene, "m")
+    first, second = (evaluation(scene, model_id, key=key) for key in "ab")
+    load = Supervisor(interval_s=0, stop=Stop()).load
+    with monkeypatch.context() as limited:
+        limit_to(limited, "from app.forests import released_forest; released_forest.FORMAT = 'of an earlier version'")
+        with pytest.raises(Unavailable):
+            run_job.run_job(scene.installation, claimed(scene.installation), must_not_run, load=load)
+    assert "ArtifactInvalid" in capfd.readouterr().err
     assert scene.end(first) == (JobState.RUNNING, None, ["reserve"])
     run_job.run_job(scene.installation, claimed(scene.installation), perform_here, load=load)
     assert scene.end(second) == (JobState.SUCCEEDED, None, ["reserve", "charge"])

@@ -19,6 +19,11 @@ def input_path(folder: Path, digest: str) -> Path:
     return folder / "inputs" / digest
 
 
+def input_paths(folder: Path) -> list[Path]:
+    """The artifacts that a job reads, in the job's folder."""
+    return sorted(input_path(folder, "").glob("*"))
+
+
 @dataclass(frozen=True)
 class Needs:
     """What a job will use of the machines that run it: public, and looked at before the charge.
