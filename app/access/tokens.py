@@ -18,10 +18,12 @@ import binascii
 import hashlib
 import json
 import logging
+import math
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import cache
 from pathlib import Path
 from threading import Lock
 from time import monotonic
@@ -48,6 +50,9 @@ ALGORITHMS: Mapping[str, tuple[str, str | None]] = {
 """Every algorithm that may sign a token, with type and curve of its keys. A key without ``alg`` is used with the first
 algorithm of its type."""
 
+_ED25519 = "Ed25519"
+"""The newer name of EdDSA with this curve (RFC 9864)."""
+
 REFUSALS: Mapping[str, str] = {
     "malformed": "it is too long, or its parts are no base64 or no JSON objects with each name once",
     "key-unknown": "the provider has no key with its `kid`",
@@ -56,7 +61,7 @@ REFUSALS: Mapping[str, str] = {
     "issuer": "`iss` is not GROVEKEEPER_OIDC_ISSUER, character by character",
     "audience": "`aud` is not GROVEKEEPER_OIDC_AUDIENCE alone",
     "subject": f"`sub` is no text of 1 to {limits.MAX_SUBJECT_CHARS} printable characters of ASCII",
-    "times": "`iat`, `exp` or `nbf` is no whole number of seconds",
+    "times": "`iat`, `exp` or `nbf` is no number of seconds",
     "lifetime": "from `iat` to `exp` is more than GROVEKEEPER_OIDC_MAX_LIFETIME_S, or nothing",
     "expired": "`exp` is past",
     "early": f"`iat` or `nbf` is more than {limits.TOKEN_LEEWAY_S} seconds in the future: do the clocks agree?",
@@ -178,8 +183,11 @@ def _signing_key(item: dict[str, Any]) -> SigningKey | None:
     """The key of an item; ``None`` if it is for encryption, private, symmetric, weak or of an unknown kind."""
     kind = (item.get("kty"), item.get("crv"))
     suited = [name for name, of_key in ALGORITHMS.items() if of_key == kind]
-    algorithm = item.get("alg", suited[0] if suited else None)
-    if algorithm not in suited or item.get("use", "sig") != "sig" or "d" in item:
+    stated = item.get("alg")
+    if stated is None:
+        stated = next(iter(suited), None)
+    algorithm = "EdDSA" if stated == _ED25519 else stated
+    if algorithm not in suited or item.get("use") not in (None, "sig") or "d" in item:
         return None
 
     try:
@@ -305,10 +313,24 @@ def verify(text: str, rules: TokenRules, *, find_key: Callable[[str | None], Sig
         raise _refused("kid-missing" if key_id is None else "key-unknown")
 
     try:
-        payload = jwt.PyJWS().decode(text, key.key, algorithms=[key.algorithm])
+        payload = _signatures().decode(text, key.key.key, algorithms=_names(key.algorithm))
     except jwt.PyJWTError:
         raise _refused("signature") from None
     return _token(_object(payload), rules, at=at)
+
+
+@cache
+def _signatures() -> "jwt.PyJWS":
+    """Verifies signatures, under both names of EdDSA."""
+    signatures = jwt.PyJWS()
+    if _ED25519 not in signatures.get_algorithms():
+        signatures.register_algorithm(_ED25519, jwt.algorithms.OKPAlgorithm())
+    return signatures
+
+
+def _names(algorithm: str) -> list[str]:
+    """The names in a header that mean the one algorithm of a key."""
+    return [algorithm, _ED25519] if algorithm == "EdDSA" else [algorithm]
 
 
 def _token(claims: Mapping[str, Any], rules: TokenRules, *, at: datetime) -> Token:
@@ -325,30 +347,31 @@ def _token(claims: Mapping[str, Any], rules: TokenRules, *, at: datetime) -> Tok
         raise _refused("lifetime")
     if expires_s <= at.timestamp():
         raise _refused("expired")
-    if issued_s > latest_s or _seconds(claims.get("nbf", issued_s)) > latest_s:
+    not_before = claims.get("nbf")
+    if issued_s > latest_s or (not_before is not None and _seconds(not_before) > latest_s):
         raise _refused("early")
     return Token(
         issuer=rules.issuer,
         subject=subject,
-        roles=_roles(claims.get(rules.roles_claim, []), rules.roles),
+        roles=_roles(claims.get(rules.roles_claim), rules.roles),
         issued_at=datetime.fromtimestamp(issued_s, UTC),
         expires_at=datetime.fromtimestamp(expires_s, UTC),
     )
 
 
 def _roles(claim: object, roles: Mapping[str, Role]) -> frozenset[Role]:
-    """The roles that a claim names: a text, or a list of texts."""
-    values = [claim] if isinstance(claim, str) else claim
+    """The roles that a claim names: a text, a list of texts, or null."""
+    values = [claim] if isinstance(claim, str) else [] if claim is None else claim
     if not isinstance(values, list) or not all(isinstance(value, str) for value in values):
         raise _refused("roles")
     return frozenset(roles[value] for value in values if value in roles)
 
 
 def _seconds(claim: object) -> int:
-    """A time in a claim, as whole seconds."""
-    if isinstance(claim, bool) or not isinstance(claim, int):
+    """A time in a claim, in whole seconds; a fraction (RFC 7519, 2) is cut off."""
+    if isinstance(claim, bool) or not isinstance(claim, int | float) or claim in (math.inf, -math.inf):
         raise _refused("times")
-    return claim
+    return math.floor(claim)
 
 
 def _decoded(part: str) -> bytes:

@@ -30,8 +30,10 @@ from tests.support.identity_provider import (
     MAX_LIFETIME_S,
     ROLES,
     claims,
+    encoded,
     private_key,
     public_jwk,
+    signed,
     token,
 )
 
@@ -203,6 +205,33 @@ def test_a_key_has_one_algorithm() -> None:
     listed = [RSA, RSA | {"kid": "b", "alg": "PS256"}, public_jwk(private_key("EdDSA"), "c")]
     keys = parse_key_set(json.dumps({"keys": listed}).encode())
     assert {key_id: key.algorithm for key_id, key in keys.items()} == {"a": "RS256", "b": "PS256", "c": "EdDSA"}
+
+
+def test_null_is_no_statement_about_a_key_and_ed25519_is_another_name_of_eddsa() -> None:
+    nulls = {"use": None, "alg": None, "key_ops": None}
+    newer = public_jwk(private_key("EdDSA"), "c", alg="Ed25519")
+    keys = parse_key_set(json.dumps({"keys": [RSA | nulls, newer, RSA | {"kid": "d", "alg": "Ed25519"}]}).encode())
+    assert {key_id: key.algorithm for key_id, key in keys.items()} == {"a": "RS256", "c": "EdDSA"}
+
+
+def test_a_token_of_ed25519_is_believed_under_both_names() -> None:
+    header = encoded(json.dumps({"alg": "Ed25519", "kid": "eddsa"}).encode())
+    text = f"{header}.{encoded(json.dumps(claims()).encode())}"
+    signature = private_key("EdDSA").sign(text.encode())
+    assert _verified(f"{text}.{encoded(signature)}").subject == "ann"
+    with pytest.raises(Unauthenticated):
+        _verified(f"{text}.{encoded(bytes(len(signature)))}")
+
+
+def test_a_time_may_have_a_fraction_and_a_claim_may_be_null() -> None:
+    now = int(time.time())
+    nulls = {"nbf": None, "roles": None}
+    text = signed(
+        b'{"alg": "ES256", "kid": "es256"}', json.dumps(claims(iat=now + 0.75, exp=now + 300.5) | nulls).encode()
+    )
+    believed = _verified(text)
+    assert (believed.issued_at.timestamp(), believed.expires_at.timestamp()) == (now, now + 300)
+    assert believed.roles == frozenset()
 
 
 def test_an_id_of_two_keys_names_none() -> None:
