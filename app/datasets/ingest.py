@@ -246,7 +246,7 @@ def _positions(header: Sequence[str], rules: RowRules) -> list[int]:
     unknown = {place: name for place, name in enumerate(names, start=1) if name not in by_name}
     if unknown:
         shown = tuple(unknown)[: limits.MAX_REPORTED_PROBLEMS]
-        suspected = suspicions.of_unknown_columns(unknown.values(), len(names))
+        suspected = suspicions.of_unknown_columns(unknown, len(names))
         problems.append(ColumnProblem("", "unknown-column", len(unknown), positions=shown, suspected=suspected))
     if problems:
         raise RowsInvalid(problems)

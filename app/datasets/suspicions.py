@@ -8,7 +8,7 @@ import codecs
 import csv
 import re
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from string import ascii_lowercase
 
 from app.core.errors import ColumnProblem
@@ -65,6 +65,7 @@ _UNNAMED = (
     "a column without a name: the row names of R (write.csv with row.names = FALSE leaves them out) or the index of a "
     "data frame (index=False leaves it out)"
 )
+_EMPTY_ENDS = "columns without a name at the end: spreadsheets write cells that were once used; delete these columns"
 _NO_HEADER = "the first line looks like a row: a header with the names of the columns is needed"
 _OTHER_LETTERS = "the header has this name in other letters, or with blanks around it"
 _SEPARATORS = {";": "semicolons", "\t": "tabs", "|": "vertical bars"}
@@ -130,16 +131,19 @@ def of_missing_columns(missing: Iterable[str], header: Iterable[str]) -> dict[st
     return {name: _OTHER_LETTERS if _folded(name) in similar else None for name in missing}
 
 
-def of_unknown_columns(unknown: Collection[str], n_columns: int) -> str | None:
-    """Why some of the names in a header are not declared."""
-    if any(_UNNAMED_NAMES.fullmatch(name) for name in unknown):
+def of_unknown_columns(unknown: Mapping[int, str], n_columns: int) -> str | None:
+    """Why some of the names in a header are not declared; ``unknown``: by their places, from 1."""
+    names = unknown.values()
+    if not unknown.get(n_columns, " ") and unknown.get(1, " "):
+        return _EMPTY_ENDS
+    if any(_UNNAMED_NAMES.fullmatch(name) for name in names):
         return _UNNAMED
     if len(unknown) < n_columns:
         return None
-    form = _OTHER_FORMS.get(next(iter(unknown)).lstrip()[:1])
+    form = _OTHER_FORMS.get(next(iter(names)).lstrip()[:1])
     if form is not None:
         return f"not CSV: it looks like {form}"
-    return _NO_HEADER if any(_NUMBER.fullmatch(name.strip()) for name in unknown) else None
+    return _NO_HEADER if any(_NUMBER.fullmatch(name.strip()) for name in names) else None
 
 
 def of_no_numbers(cells: Iterable[str]) -> str | None:

@@ -99,6 +99,13 @@ def test_latin_1_is_named_in_the_header_and_in_cells(ingest: Ingestion) -> None:
     assert cell.suspected == suspicions.LATIN_1
 
 
+@pytest.mark.parametrize("n_empty", [1, 3])
+def test_empty_columns_at_the_end_are_named(ingest: Ingestion, n_empty: int) -> None:
+    ends = "," * n_empty
+    problem = _problem(ingest, f"{HEADER.strip()}{ends}\n{GOOD_ROW.strip()}{ends}\n")
+    assert (problem.problem, problem.count, problem.suspected) == ("unknown-column", n_empty, suspicions._EMPTY_ENDS)
+
+
 @pytest.mark.parametrize("name", ["", "Unnamed: 0", "__index_level_0__", "index", "row.names"])
 def test_an_index_column_is_named(ingest: Ingestion, name: str) -> None:
     problem = _problem(ingest, f'"{name}",{HEADER}1,{GOOD_ROW}')
