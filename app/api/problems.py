@@ -246,8 +246,9 @@ async def on_http_exception(request: Request, error: Exception) -> Response:
 def _methods_of(request: Request) -> list[str]:
     """Return the methods of a path. The framework's error lists those of one route; a path can have several."""
     routes: Sequence[BaseRoute] = request.app.routes
-    scopes = [{**request.scope, "method": method} for method in ("DELETE", "GET", "HEAD", "PATCH", "POST", "PUT")]
-    return [scope["method"] for scope in scopes if any(route.matches(scope)[0] is Match.FULL for route in routes)]
+    scopes = [{**request.scope, "method": method} for method in ("DELETE", "GET", "PATCH", "POST", "PUT")]
+    methods = [scope["method"] for scope in scopes if any(route.matches(scope)[0] is Match.FULL for route in routes)]
+    return sorted({*methods, "HEAD"}) if "GET" in methods else methods  # HEAD is answered wherever GET is
 
 
 def documented(*kinds: type[GrovekeeperError], needs_key: bool = True) -> dict[int | str, dict[str, Any]]:

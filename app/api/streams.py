@@ -176,7 +176,8 @@ async def job_events(
         async for job in events.follow(installation, caller, first):
             yield _COMMENT if job is None else event(job)
 
-    return StreamingResponse(stream(), media_type="text/event-stream")
+    at_once = {"X-Accel-Buffering": "no"}  # nginx, and proxies that follow it, would hold events back
+    return StreamingResponse(stream(), media_type="text/event-stream", headers=at_once)
 
 
 async def receive_upload(

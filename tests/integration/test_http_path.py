@@ -143,6 +143,7 @@ def test_events_of_a_job_end_with_its_end(server: Server) -> None:
     path = accepted.headers["Location"]
     followed = server.admin.http.get(f"{path}/events")
     assert followed.headers["content-type"].startswith("text/event-stream")
+    assert followed.headers["X-Accel-Buffering"] == "no"
     seen = events_of(followed)
     assert seen[-1] == server.admin.http.get(path).json()
     assert seen[-1]["state"] == "succeeded"

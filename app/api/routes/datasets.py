@@ -282,7 +282,7 @@ def _form(request: Request) -> BodyForm:
         raise UnsupportedMediaType(["text/csv in UTF-8 with a header row"])
     encoding = request.headers.get("content-encoding", "identity").strip().lower()
     form = _FORMS.get(media_type)
-    if form is BodyForm.CSV and encoding == "gzip":
+    if form is BodyForm.CSV and encoding in ("gzip", "x-gzip"):  # RFC 9110, 8.4.1.3
         return BodyForm.GZIP
     if form is None or encoding != "identity":
         raise UnsupportedMediaType(_ACCEPTED)
