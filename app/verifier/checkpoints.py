@@ -24,7 +24,7 @@ _NOTE = re.compile(
     r"\n(?P<signatures>(?:— [^\n +]+ [A-Za-z0-9+/]+={0,2}\n)+)"
 )
 _SIGNATURE = re.compile(r"— (?P<name>[^\n +]+) (?P<signature>[A-Za-z0-9+/]+={0,2})\n")
-_VERIFIER_KEY = re.compile(r"[^\n +]+\+[0-9a-f]{8}\+(?P<key>[A-Za-z0-9+/]+={0,2})\n?")
+_VERIFIER_KEY = re.compile(r"[^\n +]+\+[0-9a-f]{8}\+(?P<key>[A-Za-z0-9+/]+={0,2})[\r\n]*")
 
 
 class NotAKey(ValueError):

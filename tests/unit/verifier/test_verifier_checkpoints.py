@@ -224,7 +224,7 @@ def test_the_key_may_be_given_as_one_line(case: Case, tmp_path: Path, capsys: py
     line = tmp_path / "key.txt"
     line.write_text(Signer(KEY).verifier_key + "\n")
     assert case.check(case.export, case.checkpoint(9), key=line) == 0
-    line.write_text("\ufeff" + Signer(KEY).verifier_key + "\n", encoding="utf-8")
+    line.write_text("\ufeff" + Signer(KEY).verifier_key + "\r\n\r\n", encoding="utf-8", newline="")
     note = case.checkpoint(9)
     note.write_bytes(b"\xef\xbb\xbf" + note.read_bytes())
     assert case.check(case.export, note, key=line) == 0
