@@ -13,7 +13,6 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from importlib.metadata import version
 from itertools import count, cycle
 from typing import Any, Final, Self
 
@@ -63,7 +62,7 @@ def require_workers(cluster: DaskCluster, files: Iterable[str]) -> None:
     with dask.config.set(CONFIG), Client(cluster.scheduler, security=security_of(cluster)) as client:
         client.wait_for_workers(1)
         answers = client.run(shard_tasks.look, remote.dumps(tuple(files)), on_error="return")
-    expected = shard_tasks.ANSWER + version("grovekeeper").encode()
+    expected = shard_tasks.ANSWER + shard_tasks.VERSION
     unfit = sorted(worker for worker, answer in answers.items() if answer != expected)
     if unfit:
         _log.error(

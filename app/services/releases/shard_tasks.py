@@ -107,6 +107,9 @@ ANSWER: Final = b"\x01"
 UNKNOWN: Final = b"\x02"
 """The answer of a process that does not have the state, or the order, that a brief question needs."""
 
+VERSION: Final = version("grovekeeper").encode()
+"""Of the code that this process loaded; an upgrade may have replaced it on the disk since."""
+
 FAILED: Final = b"\x00"
 """The answer whatever went wrong."""
 
@@ -135,7 +138,7 @@ def _looked(files: bytes) -> bytes:
     except Exception:  # noqa: BLE001  (the log of this process says which; nothing private was read)
         _log.exception("this Dask worker cannot read the rows of a job, which waits, uncharged")
         return FAILED
-    return ANSWER + version("grovekeeper").encode()
+    return ANSWER + VERSION
 
 
 def divide(file: bytes, n_rows: bytes, rows: bytes) -> bytes:

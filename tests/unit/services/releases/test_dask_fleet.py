@@ -1,9 +1,12 @@
 """Tests the Dask provider on a scheduler and a worker in this process: equal forests, and receipts without rows."""
 
+import asyncio
+import importlib.metadata
 import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import dask
 import numpy as np
@@ -13,6 +16,7 @@ from distributed import Client, SpecCluster
 from app.core.dask_cluster import CONFIG
 from app.core.object_store import ObjectStore
 from app.datasets import private_rows
+from app.forests import remote
 from app.forests.catalogue import plan
 from app.forests.forest_release import grow
 from app.forests.remote import ShardStates
@@ -126,3 +130,11 @@ def test_a_message_that_cannot_be_read_is_one_opaque_failure() -> None:
     for task in (shard_tasks.divide, shard_tasks.hold, shard_tasks.count):
         n_messages = task.__code__.co_argcount
         assert task(*[b""] * n_messages) == shard_tasks.FAILED
+
+
+def test_a_worker_says_the_version_that_it_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not that of an upgrade of its files, with which it would get tasks that it does not understand."""
+    before = asyncio.run(shard_tasks.look(remote.dumps(())))
+    monkeypatch.setattr(importlib.metadata, "distribution", lambda _: SimpleNamespace(version="99"))
+    assert importlib.metadata.version("grovekeeper") == "99"
+    assert asyncio.run(shard_tasks.look(remote.dumps(()))) == before
