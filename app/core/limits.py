@@ -249,7 +249,9 @@ DATABASE_WRITE_WAIT_S = 30.0
 
 MAX_WEBHOOKS = 10  # Webhooks of a dataset
 MAX_WEBHOOK_URL_CHARS = 2_048  # Characters of the address of a webhook
-MAX_WAITING_DELIVERIES = 1_000  # Deliveries of a webhook that wait; further events are dropped
+# Deliveries of a webhook that wait; further events are dropped. A kind of event takes at most as many places as it
+# leaves to other kinds, and a key at most as many places of refusals as it leaves to other keys.
+MAX_WAITING_DELIVERIES = 1_000
 MAX_DELIVERY_AGE_S = 86_400  # Seconds after which a delivery that no receiver accepted is dropped
 WEBHOOK_INTERVAL_S = 1.0  # Seconds between two searches of an API process for deliveries that are due
 # Seconds that the name of a receiver may take to resolve, and a receiver to accept a connection and to answer.

@@ -55,7 +55,7 @@ def create_webhook(
         read_url(body.url, allowed=installation.settings.webhook_networks)
     except AddressRefused as refusal:
         raise InvalidRequest.at("/url", str(refusal), accepted=[_ADDRESS]) from None
-    if (body.threshold is not None) != (notices.BUDGET_LOW in body.events):
+    if (body.threshold is not None) != (outbox.BUDGET_LOW in body.events):
         raise InvalidRequest.at("/threshold", "required-for-budget-low-only")
     if body.threshold is not None and body.threshold > 1:
         raise InvalidRequest.at("/threshold", "too-large")
@@ -232,7 +232,7 @@ def _held(installation: Installation, webhook_id: str) -> _Held | None:
             details = {"dataset": row.dataset_id, "webhook": row.id}
             control.record(session, EntryKind.WEBHOOK_REMOVED, actor=control.OPERATOR, **details)
             return None
-        delivery = outbox.oldest(session, row.id, at=at)
+        delivery = outbox.oldest(session, row, at=at)
         if delivery is None:
             row.next_at = at
             return None

@@ -9,12 +9,14 @@ from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import ColumnElement, Index, LargeBinary, delete, exists, func, or_, select
+from sqlalchemy import ColumnElement, Index, LargeBinary, Text, delete, exists, func, or_, select, type_coerce
 from sqlalchemy.orm import Mapped, Session, mapped_column
 
 from app.core import limits, stamps
 from app.core.errors import NotFound, TooLarge
 from app.db.base import Base, CanonicalJson
+
+BUDGET_LOW = "budget.low"
 
 _log = logging.getLogger(__name__)
 
@@ -24,7 +26,8 @@ class WebhookRow(Base):
 
     Attributes:
         threshold: decimal text; a remaining share of the cap below it is an event. ``None``: never.
-        is_low: whether the remaining share is below the threshold, so that only the crossing is an event.
+        is_low: whether the remaining share is below the threshold, and an event of that is stored or was delivered: so
+            only the crossing is an event.
         sealed_secret: the secret of its signatures, sealed with the data key of the dataset.
         sealed_earlier_secret: the secret that a rotation replaced, sealed so, too; deliveries carry both signatures.
         earlier_secret_until: when they stop to.
@@ -177,15 +180,43 @@ def n_waiting(session: Session, webhook_id: str) -> int:
     return session.execute(query).scalar_one()
 
 
-def put(session: Session, row: WebhookRow, event: str, facts: Mapping[str, Any], *, at: datetime) -> None:
-    """Adds an event to the outbox of a webhook, unless too many wait."""
-    if n_waiting(session, row.id) >= limits.MAX_WAITING_DELIVERIES:
+def _has_place(session: Session, webhook_id: str, event: str, by: str | None) -> bool:
+    """Whether one more event may wait.
+
+    A kind of event takes at most as many places as it leaves to others, and so does each key among the refusals: a
+    caller makes refusals at will, and jobs that it cancels, while a receiver that is down frees no place.
+    """
+    of_webhook = DeliveryRow.webhook_id == webhook_id
+    counted = session.execute(
+        select(DeliveryRow.event, func.count().label("n")).where(of_webhook).group_by(DeliveryRow.event)
+    )
+    waiting: dict[str, int] = {row.event: row.n for row in counted}
+    n_left = limits.MAX_WAITING_DELIVERIES - sum(waiting.values())
+    n_more = n_left - waiting.get(event, 0)  # of which this kind may take half
+    if by is None or n_more <= 0:
+        return n_more > 0
+    is_of_key = type_coerce(DeliveryRow.body, Text).contains(f'"by":"{by}"', autoescape=True)
+    of_key = select(func.count()).where(of_webhook, DeliveryRow.event == event, is_of_key)
+    return session.execute(of_key).scalar_one() < (n_more + 1) // 2
+
+
+def put(session: Session, row: WebhookRow, event: str, facts: Mapping[str, Any], *, at: datetime) -> bool:
+    """Adds an event to the outbox of a webhook, unless too many wait.
+
+    Args:
+        facts: of the event; ``by`` is the key that caused a refusal.
+
+    Returns:
+        Whether the event was added.
+    """
+    if not _has_place(session, row.id, event, facts.get("by")):
         _log.warning("a webhook has too many waiting deliveries; an event was dropped")
-        return
+        return False
     delivery_id = stamps.new(stamps.DELIVERY)
     body = {"id": delivery_id, "type": event, "at": stamps.to_text(at), **facts}
     session.add(DeliveryRow(id=delivery_id, webhook_id=row.id, event=event, body=body, created_at=at))
     session.flush()
+    return True
 
 
 def due(session: Session, *, at: datetime, without: Collection[str]) -> list[tuple[str, str]]:
@@ -215,11 +246,13 @@ def hold(session: Session, webhook_id: str, *, at: datetime) -> WebhookRow | Non
     return row
 
 
-def oldest(session: Session, webhook_id: str, *, at: datetime) -> DeliveryRow | None:
-    """The oldest delivery that waits. Deliveries that are too old are removed."""
+def oldest(session: Session, row: WebhookRow, *, at: datetime) -> DeliveryRow | None:
+    """The oldest delivery of a webhook. Deliveries that are too old are removed; a low budget is then not told yet."""
     too_old = at - timedelta(seconds=limits.MAX_DELIVERY_AGE_S)
-    of_webhook = DeliveryRow.webhook_id == webhook_id
-    session.execute(delete(DeliveryRow).where(of_webhook, DeliveryRow.created_at < too_old))
+    of_webhook = DeliveryRow.webhook_id == row.id
+    removed = delete(DeliveryRow).where(of_webhook, DeliveryRow.created_at < too_old).returning(DeliveryRow.event)
+    if BUDGET_LOW in session.execute(removed).scalars().all():
+        row.is_low = False
     query = select(DeliveryRow).where(of_webhook).order_by(DeliveryRow.created_at, DeliveryRow.id)
     return session.execute(query.limit(1)).scalar_one_or_none()
 

@@ -25,6 +25,7 @@ from app.core import limits
 from app.core.errors import (
     BudgetExceeded,
     DatasetDeleted,
+    Frozen,
     InvalidRequest,
     LedgerRewound,
     NeedsApproval,
@@ -36,6 +37,7 @@ from app.ledger import control, tables
 from app.services.datasets.erase import delete_dataset
 from app.services.execution import charge, run_job
 from app.services.installation import Installation
+from app.services.jobs import notices
 from app.services.jobs.show_jobs import cancel_job
 from app.services.keys import remove_grant
 from app.services.ledger.heads import Heads
@@ -258,6 +260,56 @@ def test_an_event_that_nobody_accepts_is_dropped_in_the_end(
     scene.submit(key="a")
     monkeypatch.setattr(limits, "MAX_DELIVERY_AGE_S", -1)
     assert (deliver_due(here), _waiting(scene), receiver.requests) == (0, 0, [])
+
+
+def _refuse(here: Installation, scene: Scene, times: int, *, by: str) -> list[str]:
+    """Refuses requests of a key, and returns the kind or the key of every event that waits then, in order."""
+    for _ in range(times):
+        notices.refused(here, Frozen(scene.dataset_id, "census"), by=by)
+    with here.database.read() as session:
+        rows = session.query(DeliveryRow).order_by(DeliveryRow.created_at, DeliveryRow.id)
+        return sorted(row.body.get("by", row.event) for row in rows)
+
+
+def test_one_caller_does_not_fill_the_places_of_a_receiver_that_is_down(
+    scene: Scene, here: Installation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A refusal costs its caller nothing. Of each kind, and of the refusals of each key, at most as many wait as leave
+    room for as many others.
+    """
+    monkeypatch.setattr(limits, "MAX_WAITING_DELIVERIES", 16)
+    _told(here, scene, "https://hooks.invalid/", events=[*ALL, "budget.low"], threshold="0.5")
+    assert _refuse(here, scene, 20, by="key_a") == ["key_a"] * 4
+    assert _refuse(here, scene, 20, by="key_b") == ["key_a"] * 4 + ["key_b"] * 2
+    for number in range(20):
+        waiting = _refuse(here, scene, 1, by=f"key_{number}")
+    assert len(waiting) == 8
+    for number in range(20):
+        cancel_job(scene.installation, OWNER, scene.submit_job(key=f"k{number}"))
+    scene.charge_external(key="a", epsilon="2")
+    with here.database.read() as session:
+        events = [row.event for row in session.query(DeliveryRow)]
+    counts = {event: events.count(event) for event in events}
+    assert counts == {"request.refused": 8, "job.queued": 3, "job.ended": 3, "budget.low": 1}
+
+
+def test_a_low_budget_whose_event_was_dropped_is_told_by_the_next_change(
+    scene: Scene, here: Installation, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    webhook = _told(here, scene, receiver.url, events=["budget.low"], threshold="0.9")
+    with monkeypatch.context() as full:
+        full.setattr(limits, "MAX_WAITING_DELIVERIES", 0)
+        scene.charge_external(key="a")
+    assert _waiting(scene) == 0
+    scene.charge_external(key="b")
+    with monkeypatch.context() as late:
+        late.setattr(limits, "MAX_DELIVERY_AGE_S", -1)
+        assert (_waiting(scene), deliver_due(here), _waiting(scene)) == (1, 0, 0)
+    for key in ("c", "d"):
+        scene.charge_external(key=key)
+    deliver_due(here)
+    (event,) = receiver.events(webhook.secret)
+    assert (event["type"], event["remaining"]) == ("budget.low", "1.5")
 
 
 @pytest.mark.parametrize(("scheme", "first"), [("http", b""), ("https", b"\x16\x03\x03\x40\x00")])

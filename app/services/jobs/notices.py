@@ -18,13 +18,12 @@ from app.jobs.tables import JobRow
 from app.ledger import populations, reservations, statements
 from app.services.installation import Installation
 from app.webhooks import outbox
-from app.webhooks.outbox import WebhookRow
+from app.webhooks.outbox import BUDGET_LOW, WebhookRow
 
 JOB_QUEUED = "job.queued"
 JOB_STARTED = "job.started"
 JOB_ENDED = "job.ended"
 REFUSED = "request.refused"
-BUDGET_LOW = "budget.low"
 _REFUSALS = {
     BudgetExceeded: "budget-exceeded",
     QuotaExceeded: "quota-exceeded",
@@ -131,7 +130,7 @@ def tell_low(session: Session, dataset_ids: Collection[str], *, at: datetime) ->
                 "available": balance.text(balance.room),
                 "limited_by": balance.limited_by,
             }
-            outbox.put(session, row, BUDGET_LOW, facts, at=at)
+            is_low = outbox.put(session, row, BUDGET_LOW, facts, at=at)  # a dropped event is told by the next change
         row.is_low = is_low
 
 
