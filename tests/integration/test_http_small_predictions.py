@@ -87,7 +87,15 @@ def test_it_is_answered_however_its_bytes_arrive(
             assert answered.keys() == expected.headers.keys()
 
 
-@pytest.mark.parametrize(("version", "fields"), [("1.0", PLAIN), ("1.1", f"{PLAIN}Connection: close\r\n")])
+@pytest.mark.parametrize(
+    ("version", "fields"),
+    [
+        ("1.0", PLAIN),
+        ("1.1", f"{PLAIN}Connection: close\r\n"),
+        ("1.1", f"{PLAIN}Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAEAAEAAAAIAAAAB\r\n"),
+    ],
+    ids=["1.0", "close", "an offer of another protocol"],
+)
 def test_a_connection_ends_after_its_answer_where_the_client_says_so(
     server: Server, path: str, monkeypatch: pytest.MonkeyPatch, version: str, fields: str
 ) -> None:
