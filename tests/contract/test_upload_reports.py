@@ -115,8 +115,7 @@ def test_a_check_stores_nothing_and_takes_no_places(installation: Installation, 
     assert people.row_files_of(installation, dataset) == files
 
 
-def test_a_check_refuses_what_an_upload_refuses_and_repeated_rows_at_last(installation: Installation) -> None:
-    """So whoever is to replace the rows, and learns that they are the same, knows that nothing else is wrong."""
+def test_a_check_refuses_what_an_upload_refuses_beside_the_replaced_upload(installation: Installation) -> None:
     dataset = people.declared(installation)["id"]
     wrong = b"age,income\n39,lo\n39,high\n"
     first = people.upload(installation, dataset, wrong, accept_unknown=True)
@@ -131,6 +130,12 @@ def test_a_check_refuses_what_an_upload_refuses_and_repeated_rows_at_last(instal
         people.upload(installation, dataset, wrong, accept_unknown=True, check=True)
     assert refused.value.upload == first["epoch"]
     assert len(people.row_files_of(installation, dataset)) == 2
+    replaced = {"accept_unknown": True, "check": True, "replaces": first["epoch"]}
+    assert people.upload(installation, dataset, wrong, **replaced) == {}
+    twin = people.upload(installation, dataset, wrong, accept_unknown=True, again=True)
+    with pytest.raises(UploadRepeated) as refused:
+        people.upload(installation, dataset, wrong, **replaced)
+    assert refused.value.upload == twin["epoch"], "the rows would stay repeated"
 
 
 @pytest.mark.parametrize("form", [BodyForm.CSV, BodyForm.PARQUET])

@@ -56,7 +56,7 @@ def upload(
     key: str | None = None,
     principal: Principal = OWNER,
     form: BodyForm = BodyForm.CSV,
-    **terms: bool,
+    **terms: Any,
 ) -> dict[str, Any]:
     """Uploads rows and returns the owner's report, nothing for a check. ``terms``: of :class:`UploadTerms`. Raises the
     service's errors.

@@ -225,8 +225,12 @@ async def upload(visit: Visitor, dataset: str) -> Response:
         if file_form is None:
             raise UnsupportedMediaType([f"a file whose name ends in {', '.join(_FORMS)}"])
         key = checked_key(request, form.fields.get("once") or None)
-        insisting = {name: name in form.fields for name in ("again", "accept_unknown", "accept_empty")}
-        terms = UploadTerms(file_form, **insisting)
+        terms = UploadTerms(
+            file_form,
+            again="again" in form.fields,
+            accept_unknown="accept_unknown" in form.fields,
+            accept_empty="accept_empty" in form.fields,
+        )
         answer = await receive_upload(request, visit.caller, dataset, form.chunks, terms=terms, key=key)
         report = json.loads(answer.body)
     except (NotFound, RoleMissing, Unauthenticated):

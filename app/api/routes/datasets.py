@@ -261,10 +261,14 @@ async def upload_rows(
 )
 @limited(body=Body.UPLOAD)
 async def check_rows(
-    request: Request, caller: Caller, dataset: str, terms: Annotated[UploadTerms, Depends(upload_terms)]
+    request: Request,
+    caller: Caller,
+    dataset: str,
+    terms: Annotated[UploadTerms, Depends(upload_terms)],
+    replaces: Annotated[NameFilter, Query(description="The upload that will be erased before.")] = None,
 ) -> Response:
     """Check a file of rows as an upload would, and store nothing."""
-    check = replace(terms, check=True)
+    check = replace(terms, check=True, replaces=replaces)
     return sent(await receive_upload(request, caller, dataset, request.stream(), terms=check, key=None))
 
 

@@ -67,6 +67,7 @@ class UploadTerms:
             the unit column, each of which is then one unit.
         accept_empty: the caller insists that a body without rows is stored.
         check: the body is only judged, as an upload would be, and nothing is stored.
+        replaces: of a check, the upload that is erased before; its rows count as no earlier ones.
     """
 
     form: BodyForm
@@ -74,6 +75,7 @@ class UploadTerms:
     accept_unknown: bool = False
     accept_empty: bool = False
     check: bool = False
+    replaces: str | None = None
 
 
 @dataclass(frozen=True)
@@ -263,11 +265,12 @@ class _Upload:
         """The earlier uploads of the same key with an equal body or, once the body has been read, equal rows."""
         fingerprint, earlier = self._fingerprint(body), self._earlier.items()
         cells = None if report is None else report.cells
-        return [
+        equal = [
             epoch
             for epoch, upload in earlier
             if upload.body == fingerprint or (cells is not None and upload.cells == cells)
         ]
+        return [epoch for epoch in equal if epoch != body.terms.replaces]
 
     def _add_epoch(self, session: Session, body: SpooledBody, report: "IngestReport", *, at: datetime) -> Answer:
         dataset_id = self._dataset.id

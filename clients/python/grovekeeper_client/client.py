@@ -107,11 +107,8 @@ class Client(Calls):
         not fit.
         """
         request = _of_rows(dataset, file, insisting, on_progress=on_progress)
-        try:
-            self._transport.send(replace(request, path=f"{request.path}/check", repeatable=True))
-        except ApiProblem as problem:
-            if problem.body.get("upload") != upload:
-                raise
+        params = {**request.params, "replaces": upload}
+        self._transport.send(replace(request, path=f"{request.path}/check", params=params, repeatable=True))
 
     def uploads(self, dataset: str) -> Iterator[Json]:
         """``GET /datasets/{id}/uploads``, all pages: stored rows are for owners by a grant."""
