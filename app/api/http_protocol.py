@@ -220,6 +220,7 @@ class BoundedHttp(HttpToolsProtocol):
 
     def on_message_begin(self) -> None:
         self._is_in_head = True
+        self._ends_s = None  # the head has its own time, however long the connection was idle
         super().on_message_begin()
 
     def on_header(self, name: bytes, value: bytes) -> None:

@@ -114,24 +114,27 @@ class Predictions:
         media_type, body = await read_body(scope, receive, limits.MAX_PREDICTION_BODY_BYTES, _OTHERS[addressed.route])
         if scope["query_string"]:
             await check_query(Request(scope))
-        asked = self._installation, scope["state"]["principal"], addressed.model
-        if addressed.route == PREDICT:
-            form = PredictionForm.ARROW if media_type == PredictionForm.ARROW else PredictionForm.JSON
-            answer_form = _form_of_answer(scope, form)
-            answer = await self._capacities.run(
-                Work.PREDICTION, partial(predict, *asked, body, form=form, answer_form=answer_form)
-            )
-            fields = _fields(answer_form, answer)
-        else:
-            lengths = _json_lengths(scope)
-            inferred = await self._capacities.run(
-                Work.PREDICTION, partial(infer, *asked, addressed.version, body, json_lengths=lengths)
-            )
-            fields, answer = _inferred(inferred)
+        parts = None
+        if media_type != PredictionForm.ARROW:
+            # While a caller was read again, many of its requests came here: by its one thread they would take so long
+            # that those behind them find no seat, come here, too, and are refused.
+            parts = self.at_once(addressed, scope["state"]["principal"], scope, body)
+        fields, answer = parts or await self._in_thread(addressed, scope, media_type, body)
         del body  # the answer may wait for its client, which holds up no other large body
         self._capacities.end_large_body(CLIENT.get())
         await send({"type": "http.response.start", "status": 200, "headers": fields})
         await send({"type": "http.response.body", "body": answer})
+
+    async def _in_thread(self, addressed: Prediction, scope: Scope, media_type: str, body: bytes) -> _Parts:
+        asked = self._installation, scope["state"]["principal"], addressed.model
+        if addressed.route != PREDICT:
+            work = partial(infer, *asked, addressed.version, body, json_lengths=_json_lengths(scope))
+            return _inferred(await self._capacities.run(Work.PREDICTION, work))
+        form = PredictionForm.ARROW if media_type == PredictionForm.ARROW else PredictionForm.JSON
+        answer_form = _form_of_answer(scope, form)
+        predicted = partial(predict, *asked, body, form=form, answer_form=answer_form)
+        answer = await self._capacities.run(Work.PREDICTION, predicted)
+        return _fields(answer_form, answer), answer
 
     def at_once(self, addressed: Prediction, principal: Principal, scope: Scope, body: bytes) -> _Parts | None:
         """Answers a small request whose model is loaded; ``None`` if :meth:`answer` has to."""
