@@ -113,6 +113,6 @@ def test_a_worker_that_cannot_read_the_rows_or_is_of_another_version_costs_nothi
         dask_fleet.require_workers(cluster.address, names)
         with pytest.raises(WorkerUnfit):
             dask_fleet.require_workers(cluster.address, [*names, "rows/ds_other/ep_other.parquet"])
-        monkeypatch.setattr(dask_fleet, "version", lambda _: "0.0.9")
+        monkeypatch.setattr(dask_fleet.shard_tasks, "VERSION", b"0.0.9")
         with pytest.raises(WorkerUnfit):
             dask_fleet.require_workers(cluster.address, names)

@@ -54,7 +54,7 @@ def uploads() -> Iterator[Refused]:
         for index, content in enumerate((b"", CANARY.encode() * 99, csv_rows(9).encode())):
             options = {"content": content, "headers": headers}
             yield Refused(f"{name}-{index}", "POST", rows, "rows-invalid", options, None, "malformed-file")
-    codings = ("br", "deflate", "x-gzip", "zstd", "gzip, gzip", "identity, gzip", "")
+    codings = ("br", "deflate", "x-compress", "zstd", "gzip, gzip", "identity, gzip", "")
     types = (
         "application/json",
         "text/csv; charset=windows-1252",
