@@ -395,13 +395,25 @@ def _running_job(process: ForkedProgram, folder: Path, *, n_trees: int) -> Itera
         yield client, job_id
 
 
+@contextmanager
+def _held(process: ForkedProgram) -> Iterator[None]:
+    """Holds the running job, so that it is running however fast it is or however busy the machine."""
+    [worker] = psutil.Process(process.pid).children()
+    [child] = worker.children()
+    child.suspend()
+    try:
+        yield
+    finally:
+        child.resume()
+
+
 @pytest.mark.parametrize(("number", "everyone"), [(signal.SIGTERM, True), (signal.SIGINT, False)])
 def test_one_signal_lets_the_running_job_end_while_the_api_answers(
     start: Start, tmp_path: Path, number: signal.Signals, everyone: bool
 ) -> None:
     """A terminal, or a service manager, may send the signal to every process of the service."""
     process = start("serve", "--port", "0")
-    with _running_job(process, tmp_path, n_trees=100) as (client, job_id):
+    with _running_job(process, tmp_path, n_trees=12) as (client, job_id), _held(process):
         below = _descendants(process, at_least=2)
         process.send_signal(number)
         for other in below if everyone else []:

@@ -27,7 +27,7 @@ CELLS = [dict(zip(DOMAINS, cell, strict=True)) for cell in product(*DOMAINS.valu
 N_STEPS = 700
 
 
-@pytest.mark.parametrize("walk", range(3))
+@pytest.mark.parametrize("walk", [0, *(pytest.param(walk, marks=pytest.mark.long) for walk in (1, 2))])
 def test_a_walk_of_admissions_decides_as_brute_force(
     installation: Installation, walk: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -12,6 +12,7 @@ from app.ledger.admission import AccountState, Admitted, AskedAmount, Budgets, M
 from app.ledger.tables import digest_of
 from app.privacy.numbering import Numbering
 from app.privacy.partitions import HashPartition, Partitions, Scope
+from tests.support.chance import examples
 
 ACCOUNTS = ("ds_1", "ds_2", "ds_3")
 SIZES = {"a": 2, "b": 3}
@@ -117,7 +118,7 @@ worlds = st.builds(
 )
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=examples(500), deadline=None)
 @given(world=worlds, batch=st.lists(jobs, max_size=6))
 def test_a_batch_of_jobs_is_admitted_as_by_brute_force(world: World, batch: list[list[AskedAmount]]) -> None:
     decisions = admitted(world.budgets(), batch)
@@ -138,7 +139,7 @@ def test_a_batch_of_jobs_is_admitted_as_by_brute_force(world: World, batch: list
             assert (decision.position, decision.fits) == refused
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=examples(500), deadline=None)
 @given(
     world=worlds, requests=st.lists(st.builds(AskedAmount, st.just("ds_3"), amounts, scopes), min_size=6, max_size=20)
 )
@@ -153,7 +154,7 @@ def test_a_bound_of_the_loads_changes_no_decision(world: World, requests: list[A
         assert bound is None or bound >= world.largest("ds_3", {})
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=examples(500), deadline=None)
 @given(world=worlds, batch=st.lists(jobs, max_size=4))
 def test_a_batch_is_admitted_as_its_jobs_one_after_another(world: World, batch: list[list[AskedAmount]]) -> None:
     """A refused job does not affect the other jobs of the batch."""
@@ -166,7 +167,7 @@ def test_a_batch_is_admitted_as_its_jobs_one_after_another(world: World, batch: 
             budgets = budgets.with_reservations(requests)
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=examples(500), deadline=None)
 @given(world=worlds, requested=st.tuples(amounts, amounts), scope=scopes)
 def test_a_job_is_admitted_if_each_part_fits_its_room(world: World, requested: tuple[int, int], scope: Scope) -> None:
     """Quote and admission agree."""
