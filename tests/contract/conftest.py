@@ -1,35 +1,144 @@
-"""Provides installations and scenes of the contract suites, each on both databases."""
+"""Provides installations and scenes of the contract suites, each on both databases.
 
-from collections.abc import Iterator
+An installation and a scene are made once per process and database, and each test gets a copy of database and home:
+otherwise, half of the processor time of the suites would go into making them again and again.
+"""
+
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
+from typing import TypeAlias
 
 import pytest
 
 from app.services.installation import Installation
 from app.worker import supervise
-from tests.support.crash_scene import Scene, open_installation, opened
+from tests.support.crash_scene import Scene, open_copy, open_installation, opened
+from tests.support.databases import CopiedDatabase, MigratedDatabase
+
+Original: TypeAlias = tuple[str, Path]
+"""Address and home of a closed installation, which tests copy."""
+
+
+@pytest.fixture(scope="session")
+def _scene_on_sqlite(
+    migrated_database: MigratedDatabase, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Original]:
+    with _made("scene", "sqlite", migrated_database, tmp_path_factory) as original:
+        yield original
+
+
+@pytest.fixture(scope="session")
+def _installation_on_sqlite(
+    migrated_database: MigratedDatabase, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Original]:
+    with _made("installation", "sqlite", migrated_database, tmp_path_factory) as original:
+        yield original
+
+
+@pytest.fixture(scope="session")
+def _scene_on_postgresql(
+    postgres_url: str, migrated_database: MigratedDatabase, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Original]:
+    with _made("scene", "postgresql", migrated_database, tmp_path_factory) as original:
+        yield original  # and is dropped before the server stops
+
+
+@pytest.fixture(scope="session")
+def _installation_on_postgresql(
+    postgres_url: str, migrated_database: MigratedDatabase, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Original]:
+    with _made("installation", "postgresql", migrated_database, tmp_path_factory) as original:
+        yield original
+
+
+@contextmanager
+def _made(
+    what: str, dialect: str, migrated_database: MigratedDatabase, folders: pytest.TempPathFactory
+) -> Iterator[Original]:
+    folder = folders.mktemp(what)
+    with migrated_database(dialect, folder) as url:
+        if what == "scene":
+            with opened(url, folder / "home"):
+                pass
+        else:
+            open_installation(url, folder / "home").close()
+        yield url, folder / "home"
 
 
 @pytest.fixture
-def installation(database_url: str, tmp_path: Path) -> Iterator[Installation]:
+def _scene_is_stored() -> None:
+    """Makes the database of a test that of a scene, whose home is beside it."""
+
+
+@pytest.fixture
+def _installation_is_stored() -> None:
+    """Makes the database of a test that of an installation, whose home is beside it."""
+
+
+Stored: TypeAlias = Callable[[str], AbstractContextManager[str]]
+"""``stored(dialect)``: a context with the address of the database that the fixtures of a test ask for."""
+
+
+@pytest.fixture
+def _stored(
+    request: pytest.FixtureRequest,
+    migrated_database: MigratedDatabase,
+    copied_database: CopiedDatabase,
+    tmp_path: Path,
+) -> Stored:
+    @contextmanager
+    def stored(dialect: str) -> Iterator[str]:
+        for what in ("scene", "installation"):
+            if f"_{what}_is_stored" in request.fixturenames:
+                url, home = request.getfixturevalue(f"_{what}_on_{dialect}")
+                shutil.copytree(home, tmp_path / "home")
+                with copied_database(url, tmp_path) as copy:
+                    yield copy
+                return
+        with migrated_database(dialect, tmp_path) as empty:
+            yield empty
+
+    return stored
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def database_url(request: pytest.FixtureRequest, _stored: Stored) -> Iterator[str]:
+    """Address of the database of a test, which runs once on each dialect; empty without an installation."""
+    with _stored(request.param) as url:
+        yield url
+
+
+@pytest.fixture
+def postgresql_database_url(_stored: Stored) -> Iterator[str]:
+    """Address of a PostgreSQL database for one test, as the owner of its tables; empty without an installation."""
+    with _stored("postgresql") as url:
+        yield url
+
+
+@pytest.fixture
+def installation(database_url: str, _installation_is_stored: None, tmp_path: Path) -> Iterator[Installation]:
     """An installation without accounts."""
-    empty = open_installation(database_url, tmp_path / "home")
+    empty = open_copy(database_url, tmp_path / "home")
     yield empty
     empty.close()
 
 
 @pytest.fixture
-def scene(database_url: str, tmp_path: Path) -> Iterator[Scene]:
+def scene(database_url: str, _scene_is_stored: None, tmp_path: Path) -> Iterator[Scene]:
     """A dataset with rows and a pure account of ε = 3 over four hash cells."""
-    with opened(database_url, tmp_path / "home") as scene:
-        yield scene
+    copy = open_copy(database_url, tmp_path / "home")
+    yield Scene.stored(copy)
+    copy.close()
 
 
 @pytest.fixture
-def postgresql_scene(postgresql_database_url: str, tmp_path: Path) -> Iterator[Scene]:
+def postgresql_scene(postgresql_database_url: str, _scene_is_stored: None, tmp_path: Path) -> Iterator[Scene]:
     """A scene for transactions at once: on SQLite, a write transaction excludes every other one."""
-    with opened(postgresql_database_url, tmp_path / "home") as scene:
-        yield scene
+    copy = open_copy(postgresql_database_url, tmp_path / "home")
+    yield Scene.stored(copy)
+    copy.close()
 
 
 @pytest.fixture(autouse=True)

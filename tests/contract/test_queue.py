@@ -1,15 +1,13 @@
 """The leases of the queue on both databases: which worker holds a job, and that no other worker writes."""
 
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 
 import pytest
 
 from app.core.errors import LeaseLost, NotFound
 from app.jobs import queue
 from app.services.execution import charge, lease, run_job
-from tests.support.crash_scene import Scene, opened
+from tests.support.crash_scene import Scene
 from tests.support.job_kinds import claimed
 from tests.support.sweeping import expired_at
 
@@ -17,16 +15,14 @@ TTL_S = 600
 
 
 @pytest.fixture
-def scene(database_url: str, tmp_path: Path) -> Iterator[Scene]:
-    with opened(database_url, tmp_path / "home", lease_ttl_s=TTL_S) as opened_scene:
-        yield opened_scene
+def scene(scene: Scene) -> Scene:
+    return scene.with_leases(TTL_S)
 
 
 @pytest.fixture
-def postgresql_scene(postgresql_database_url: str, tmp_path: Path) -> Iterator[Scene]:
+def postgresql_scene(postgresql_scene: Scene) -> Scene:
     """PostgreSQL only: on SQLite a write transaction excludes every other one."""
-    with opened(postgresql_database_url, tmp_path / "home", lease_ttl_s=TTL_S) as opened_scene:
-        yield opened_scene
+    return postgresql_scene.with_leases(TTL_S)
 
 
 def _after_leases(scene: Scene) -> datetime:

@@ -4,7 +4,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import timedelta
-from pathlib import Path
 
 import pytest
 from sqlalchemy.orm import Session
@@ -18,7 +17,7 @@ from app.services.execution import charge, run_job
 from app.services.execution.sweep import expire_jobs
 from app.services.ledger.heads import Heads
 from tests.crash.conftest import eventually
-from tests.support.crash_scene import Scene, opened
+from tests.support.crash_scene import Scene
 from tests.support.job_kinds import submitted_and_claimed
 from tests.support.sweeping import expired_at
 
@@ -28,9 +27,8 @@ THE_QUEUE_LIMIT = timedelta(seconds=limits.MAX_QUEUE_S)
 
 
 @pytest.fixture
-def scene(database_url: str, tmp_path: Path) -> Iterator[Scene]:
-    with opened(database_url, tmp_path / "home", lease_ttl_s=TTL_S) as opened_scene:
-        yield opened_scene
+def scene(scene: Scene) -> Scene:
+    return scene.with_leases(TTL_S)
 
 
 def test_a_claimed_job_goes_back_to_the_queue_once_its_lease_is_over(scene: Scene) -> None:

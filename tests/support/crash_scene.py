@@ -9,7 +9,7 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,7 @@ from app.access.idempotency import Answer, IdempotentRequest
 from app.access.tables import KeyRow
 from app.core import stamps
 from app.core.settings import Settings
+from app.datasets.catalog import DatasetRow
 from app.datasets.upload_bodies import BodyForm
 from app.jobs import queue
 from app.jobs.tables import JobRow
@@ -72,6 +73,17 @@ class Scene:
         scene = cls(installation, _declare(installation, epsilon))
         scene.upload()
         return scene
+
+    @classmethod
+    def stored(cls, installation: Installation) -> "Scene":
+        """The scene that the database of an installation has."""
+        with installation.database.read() as session:
+            return cls(installation, session.execute(select(DatasetRow.id)).scalar_one())
+
+    def with_leases(self, ttl_s: int) -> "Scene":
+        """The scene with leases of another length."""
+        settings = replace(self.installation.settings, lease_ttl_s=ttl_s)
+        return Scene(replace(self.installation, settings=settings), self.dataset_id)
 
     def upload(self) -> None:
         """Uploads forty rows as a new epoch."""
@@ -184,8 +196,16 @@ def opened(url: str, home: Path, *, epsilon: str = "3", lease_ttl_s: int = 3) ->
 
 def open_installation(url: str, home: Path, *, lease_ttl_s: int = 3, pool_size: int = 8) -> Installation:
     """Opens an installation with short leases and polls, in which the callers of the tests have their keys."""
-    settings = Settings(home=home, database_url=url, lease_ttl_s=lease_ttl_s, poll_interval_s=0.05)
-    return open_with(settings, pool_size=pool_size)
+    return open_with(_settings(url, home, lease_ttl_s), pool_size=pool_size)
+
+
+def open_copy(url: str, home: Path, *, lease_ttl_s: int = 3) -> Installation:
+    """Opens a copy of what :func:`open_installation` made."""
+    return Installation.open(_settings(url, home, lease_ttl_s), pool_size=8)
+
+
+def _settings(url: str, home: Path, lease_ttl_s: int) -> Settings:
+    return Settings(home=home, database_url=url, lease_ttl_s=lease_ttl_s, poll_interval_s=0.05)
 
 
 def open_with(settings: Settings, *, pool_size: int = 8) -> Installation:
