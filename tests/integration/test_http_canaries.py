@@ -185,7 +185,7 @@ def _predictions(walk: Walk, caller: Caller, model: str) -> None:
     walk.ask(caller, "POST", path, 400, content=f'{{"rows": [{{"amount": {odd}')
 
 
-LONG = {"parameters": {"n_estimators": 64, "max_depth": 6}}
+LONG = {"parameters": {"n_estimators": 512, "max_depth": 8}}
 """A job that is still running when the test looks for its child."""
 
 
