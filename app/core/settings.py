@@ -281,10 +281,13 @@ class Settings:
         _read_roles,
         worker=False,
     )
-    url: str = _setting("http://127.0.0.1:8731", "Address of the service that the client commands use.", worker=False)
+    url: str = _setting(
+        "http://127.0.0.1:8731", "Address of the service that the client commands use.", str.strip, worker=False
+    )
     api_key: str | None = _setting(
         "",
         "The key that the client commands send. When unset, they read `<home>/admin.key`.",
+        str.strip,
         secret=True,
         worker=False,
     )

@@ -8,7 +8,7 @@ import shutil
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import pytest
 
@@ -21,38 +21,6 @@ Original: TypeAlias = tuple[str, Path]
 """Address and home of a closed installation, which tests copy."""
 
 
-@pytest.fixture(scope="session")
-def _scene_on_sqlite(
-    migrated_database: MigratedDatabase, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Original]:
-    with _made("scene", "sqlite", migrated_database, tmp_path_factory) as original:
-        yield original
-
-
-@pytest.fixture(scope="session")
-def _installation_on_sqlite(
-    migrated_database: MigratedDatabase, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Original]:
-    with _made("installation", "sqlite", migrated_database, tmp_path_factory) as original:
-        yield original
-
-
-@pytest.fixture(scope="session")
-def _scene_on_postgresql(
-    postgres_url: str, migrated_database: MigratedDatabase, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Original]:
-    with _made("scene", "postgresql", migrated_database, tmp_path_factory) as original:
-        yield original  # and is dropped before the server stops
-
-
-@pytest.fixture(scope="session")
-def _installation_on_postgresql(
-    postgres_url: str, migrated_database: MigratedDatabase, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Original]:
-    with _made("installation", "postgresql", migrated_database, tmp_path_factory) as original:
-        yield original
-
-
 @contextmanager
 def _made(
     what: str, dialect: str, migrated_database: MigratedDatabase, folders: pytest.TempPathFactory
@@ -61,10 +29,28 @@ def _made(
     with migrated_database(dialect, folder) as url:
         if what == "scene":
             with opened(url, folder / "home"):
-                pass
+                pass  # closed again, for copies
         else:
             open_installation(url, folder / "home").close()
         yield url, folder / "home"
+
+
+def _original(what: str, dialect: str) -> Any:
+    @pytest.fixture(scope="session", name=f"_{what}_on_{dialect}")
+    def original(
+        request: pytest.FixtureRequest, migrated_database: MigratedDatabase, tmp_path_factory: pytest.TempPathFactory
+    ) -> Iterator[Original]:
+        if dialect == "postgresql":
+            request.getfixturevalue("postgres_url")  # so that its database is dropped before the server stops
+        with _made(what, dialect, migrated_database, tmp_path_factory) as made:
+            yield made
+
+    return original
+
+
+_scene_on_sqlite, _scene_on_postgresql = _original("scene", "sqlite"), _original("scene", "postgresql")
+_installation_on_sqlite = _original("installation", "sqlite")
+_installation_on_postgresql = _original("installation", "postgresql")
 
 
 @pytest.fixture

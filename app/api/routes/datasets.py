@@ -196,6 +196,20 @@ def join_population(by: By, dataset: str, body: wire.JoinIn) -> wire.DatasetOut:
     return declare.join_population(*by, dataset, population=body.population)
 
 
+_JUDGED = (
+    NotFound,
+    RoleMissing,
+    DatasetDeleted,
+    RowsInvalid,
+    UploadEmpty,
+    CellsUnread,
+    UploadRepeated,
+    BalanceMismatch,
+    *JSON_BODY,
+)
+"""What refuses a file of rows, stored or only checked."""
+
+
 async def upload_terms(
     request: Request,
     again: Annotated[bool, Query(description="Store the rows of an earlier upload once more.")] = False,
@@ -217,18 +231,7 @@ async def upload_terms(
     status_code=201,
     response_model=wire.UploadOut,
     openapi_extra=_ROWS_BODY,
-    responses=documented(
-        NotFound,
-        RoleMissing,
-        DatasetDeleted,
-        RowsInvalid,
-        UploadEmpty,
-        CellsUnread,
-        UploadRepeated,
-        BalanceMismatch,
-        *JSON_BODY,
-        *REPEATABLE,
-    ),
+    responses=documented(*_JUDGED, *REPEATABLE),
 )
 @limited(body=Body.UPLOAD)
 async def upload_rows(
@@ -247,17 +250,7 @@ async def upload_rows(
     "/{dataset}/rows/check",
     status_code=204,
     openapi_extra=_ROWS_BODY,
-    responses=documented(
-        NotFound,
-        RoleMissing,
-        DatasetDeleted,
-        RowsInvalid,
-        UploadEmpty,
-        CellsUnread,
-        UploadRepeated,
-        BalanceMismatch,
-        *JSON_BODY,
-    ),
+    responses=documented(*_JUDGED),
 )
 @limited(body=Body.UPLOAD)
 async def check_rows(

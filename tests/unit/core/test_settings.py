@@ -8,6 +8,7 @@ import pytest
 
 from app.core.errors import InstallationError
 from app.core.settings import SETTINGS, Settings, to_markdown
+from grovekeeper_client import transport
 
 _PAGE = Path(__file__).parents[3] / "docs" / "settings.md"
 
@@ -51,6 +52,13 @@ def test_settings_are_read_from_variables_flags_and_files(tmp_path: Path) -> Non
     assert settings.admin_key == "boss.secret"
     assert settings.migration_url is None
     assert settings.database_url == f"sqlite:///{tmp_path}/grovekeeper.sqlite3"
+
+
+def test_the_command_line_and_the_client_read_the_same_address_and_key(tmp_path: Path) -> None:
+    environ = {"GROVEKEEPER_HOME": str(tmp_path), "GROVEKEEPER_URL": " http://x:1 ", "GROVEKEEPER_API_KEY": "key_a.b\n"}
+    settings = Settings.from_environment(environ)
+    assert (settings.url, settings.api_key) == (transport.url_of(environ), transport.key_of(environ))
+    assert (settings.url, settings.api_key) == ("http://x:1", "key_a.b")
 
 
 def test_only_secrets_are_read_from_a_file(tmp_path: Path) -> None:
