@@ -5,10 +5,10 @@ No message and no attribute carries a private value, an exact private count or a
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from typing import ClassVar
 
 from app.core import limits
+from app.core.kept import kept_property
 
 
 class GrovekeeperError(Exception):
@@ -284,7 +284,7 @@ class _DoesNotFit(GrovekeeperError):
     requested: str
     what_fits: Callable[[], str]
 
-    @cached_property
+    @kept_property
     def largest_that_fits(self) -> str:
         """The largest ε with which the same request would be admitted at once; computed at the first access."""
         return self.what_fits()

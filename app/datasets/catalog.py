@@ -6,7 +6,6 @@ Rows are in files (:mod:`app.datasets.row_files`).
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from functools import cached_property
 from typing import Any, NamedTuple
 
 from sqlalchemy import (
@@ -26,6 +25,7 @@ from sqlalchemy.orm import Mapped, Session, mapped_column
 
 from app.core import json_text
 from app.core.errors import DatasetDeleted, InvalidRequest, NameTaken, NotFound
+from app.core.kept import kept_property
 from app.core.sealed_files import DataKey, StorageKeys
 from app.core.stamps import is_reference
 from app.datasets import unit_names
@@ -125,7 +125,7 @@ class Dataset:
     def name(self) -> str:
         return self.row.name
 
-    @cached_property
+    @kept_property
     def schema(self) -> Schema:
         return Schema.from_json(self.row.schema)
 
@@ -134,7 +134,7 @@ class Dataset:
         """The bytes of the declaration as JSON."""
         return json_text.n_bytes((self.row.schema, self.row.partitions))
 
-    @cached_property
+    @kept_property
     def partitions(self) -> Partitions:
         return Partitions.from_json(self.row.partitions)
 

@@ -18,11 +18,11 @@ import re
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 from app.core import files
 from app.core.files import Existing, Store, StoredFile
+from app.core.kept import kept_property
 from app.core.sealed_files import DataKey
 
 FOLDER = "erasures"
@@ -104,19 +104,19 @@ class ErasureLog:
             if name.startswith(f"{dataset_id}.") and name.endswith(UNIT):
                 yield ErasedUnit(key.open(bytes.fromhex(facts["row_id"]), purpose=_PURPOSE), facts["last_upload"])
 
-    @cached_property
+    @kept_property
     def records(self) -> dict[str, dict[str, Any]]:
         """The facts of every signed record, by its name."""
         return {
             name: facts for name, content in self._files.items() if (facts := self._facts(name, content)) is not None
         }
 
-    @cached_property
+    @kept_property
     def unsigned(self) -> dict[str, bytes]:
         """The contents of all files that are no records, by their names. Earlier versions signed no record."""
         return {name: content for name, content in self._files.items() if name not in self.records}
 
-    @cached_property
+    @kept_property
     def _files(self) -> dict[str, bytes]:
         names = [file.basename for file in self._store.files(FOLDER) if not file.name.endswith(files.UNFINISHED)]
         with ThreadPoolExecutor(_READ_AT_ONCE) as pool:

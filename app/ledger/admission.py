@@ -7,9 +7,9 @@ are admitted all or not at all. Quotes and admissions share this code.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from typing import TypeAlias
 
+from app.core.kept import kept_property
 from app.ledger.tables import digest_of
 from app.privacy.joint_loads import Loads, Tightest
 from app.privacy.numbering import Boxes, Numbering, Table, table
@@ -80,7 +80,7 @@ class AccountState:
         loads = self._loads(scope)
         return self._balance(loads.largest(), loads)
 
-    @cached_property
+    @kept_property
     def whole(self) -> CellBalance:
         """The tightest joint cell of the whole account."""
         loads = self._loads({})
@@ -104,7 +104,7 @@ class AccountState:
     def _loads(self, scope: Scope) -> Loads:
         return Loads(self.partitions, self._boxes, inside=scope)
 
-    @cached_property
+    @kept_property
     def _totals(self) -> Mapping[str, tuple[int, int]]:
         """:attr:`totals` and :attr:`added` together."""
         totals = dict(self.totals)
@@ -113,11 +113,11 @@ class AccountState:
             totals[digest] = (charged, reserved + amount)
         return totals
 
-    @cached_property
+    @kept_property
     def _boxes(self) -> Boxes:
         return self.scopes.boxes(list(self._totals), [sum(amounts) for amounts in self._totals.values()])
 
-    @cached_property
+    @kept_property
     def _charged(self) -> Table:
         return table([charged for charged, _ in self._totals.values()])
 

@@ -18,7 +18,6 @@ from collections import Counter
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import KW_ONLY, dataclass, field
 from fractions import Fraction
-from functools import cached_property
 from threading import Lock
 from typing import Any, Final, NamedTuple, Self
 
@@ -30,6 +29,7 @@ from sqlalchemy.orm.attributes import set_committed_value
 
 from app.core import amounts, limits, stamps
 from app.core.errors import BalanceMismatch
+from app.core.kept import kept_property
 from app.db.database import KEPT, transaction_time
 from app.ledger import tables
 from app.ledger.admission import AccountState
@@ -127,7 +127,7 @@ class State:
         copies = {name: value.copy() for name, value in fields.items() if isinstance(value, dict) and name != "facts"}
         return type(self)(**fields | copies)
 
-    @cached_property
+    @kept_property
     def budget(self) -> AccountState:
         """The state as admissions of a dataset's account read it; nobody advances the state afterwards."""
         partitions = self.partitions
@@ -146,7 +146,7 @@ class State:
             largest[name] = max(largest[name], amount)
         return largest.total()
 
-    @cached_property
+    @kept_property
     def _n_cells(self) -> dict[str, int]:
         return self.partitions.n_cells
 

@@ -17,13 +17,13 @@ All numbers are integers and public, so neither results nor running time reveal 
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from app.core import limits
+from app.core.kept import kept_property
 from app.privacy.numbering import Boxes, Coupled, Lists, Numbers, Table
 from app.privacy.partitions import Cell, ColumnPartition, JointCell, Partition, Partitions, Scope
 
@@ -368,7 +368,7 @@ class _Group:
             )
             self._covers[name] = covers[:, self._best[name]]
 
-    @cached_property
+    @kept_property
     def largest(self) -> _Maximum:
         """The largest load, exact or bounded."""
         order = self._affordable(last=None)
@@ -397,7 +397,7 @@ class _Group:
             result.append(_Maximum(load, {**maximum.positions, name: at}, is_exact=True))
         return result
 
-    @cached_property
+    @kept_property
     def _widened(self) -> dict[str, Table]:
         """Loads by partition, where each box restricts only the partition of which it covers the smallest share.
 
@@ -426,7 +426,7 @@ class _Group:
         slowness = 1 if self._dtype == np.int64 else _SLOWNESS_OF_OBJECTS
         return order if order.work * slowness <= limits.MAX_COMPOSITION_WORK else None
 
-    @cached_property
+    @kept_property
     def _dtype(self) -> np.dtype[Any]:
         """Of the tables: int64 if every sum of amounts and every rank fits, otherwise Python's integers."""
         total = sum(int(coupled.amounts.sum()) for coupled in self._coupled)

@@ -8,13 +8,13 @@ and every cell gets a number when it is first read, and later evaluations look u
 
 from collections.abc import Collection, Hashable, Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass
-from functools import cached_property
 from threading import Lock
 from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from app.core.kept import kept_property
 from app.privacy.partitions import Cell, Scope
 
 Table: TypeAlias = NDArray[Any]
@@ -43,7 +43,7 @@ class Lists:
     covers: NDArray[np.bool_]
     of_box: Numbers
 
-    @cached_property
+    @kept_property
     def lengths(self) -> Numbers:
         """The number of cells of the domain in each list."""
         lengths: Numbers = np.count_nonzero(self.covers, axis=1)

@@ -12,7 +12,6 @@ A stream may be hostile. Four rules bound its cost, each checked before the libr
 import struct
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -24,6 +23,7 @@ from numpy.typing import NDArray
 from app.core import limits
 from app.core.arrow_arrays import Number, are_valid, elements, floats, has_numbers, has_text
 from app.core.errors import FieldProblem, InvalidRequest, MalformedRequest, TooLarge
+from app.core.kept import kept_property
 from app.forests.data.sanitiser import column_pointer, max_rows
 from app.forests.data.schema import Feature, Schema
 
@@ -92,17 +92,17 @@ class ArrowCells:
 
         return self._joined(of_values, np.int32(feature.missing_code))
 
-    @cached_property
+    @kept_property
     def _floats(self) -> NDArray[np.float64]:
         if not has_numbers(self.kind):  # no cell has a value
             return np.full(len(self), np.nan)
         return self._joined(floats, np.float64(np.nan))
 
-    @cached_property
+    @kept_property
     def _have_characters(self) -> NDArray[np.bool_]:
         return self._joined(have_characters, np.bool_(False))
 
-    @cached_property
+    @kept_property
     def _are_valid(self) -> NDArray[np.bool_]:
         return self._joined(are_valid, np.bool_(False))
 

@@ -17,6 +17,15 @@ ENDLESS = {
 """Functions with arguments whose results are kept for ever, and why there are few of them."""
 
 
+WITH_LOCK = {
+    "api/middleware.py:every_request": "one application in a process",
+    "core/settings.py:dask_cluster": "one object in a process",
+    "services/installation.py:heads": "one installation in a process",
+    "services/installation.py:storage_keys": "one installation in a process",
+}
+"""Properties by ``functools.cached_property``, whose lock all objects of a class share in Python 3.11."""
+
+
 def _decorated() -> Iterator[tuple[str, ast.FunctionDef | ast.AsyncFunctionDef, str]]:
     for path in sorted(APP.rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
@@ -37,6 +46,11 @@ def test_what_a_caller_names_is_kept_within_a_limit() -> None:
         and _takes_arguments(node)
     }
     assert endless == ENDLESS.keys()
+
+
+def test_a_value_of_one_object_keeps_nobody_waiting_for_that_of_another() -> None:
+    locked = {name for name, _, decorator in _decorated() if decorator.endswith("cached_property")}
+    assert locked == WITH_LOCK.keys()
 
 
 def test_no_dictionary_of_a_module_fills_while_the_process_runs() -> None:

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from itertools import combinations
 from math import floor
 from typing import Final, TypeAlias
@@ -22,6 +22,7 @@ from typing import Final, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from app.core.kept import kept_property
 from app.forests.data.sanitiser import SanitisedColumns
 from app.forests.data.schema import Feature, Schema
 from app.forests.kernels.arrays import Splits
@@ -217,13 +218,13 @@ class Encoding:
         """
         return self.tables.wide_codes(index, values)
 
-    @cached_property
+    @kept_property
     def tables(self) -> CodeTables:
         """The bins of the features, for a compiled loop."""
         features = zip(self.schema.features, self.edges, self.n_own_codes, strict=True)
         return CodeTables(_rule(feature, edges, int(n_codes)) for feature, edges, n_codes in features)
 
-    @cached_property
+    @kept_property
     def _pair_columns(self) -> CodeSums:
         return pair_columns(self.n_own_codes, self.pairs)
 
@@ -257,7 +258,7 @@ class Encoding:
             np.array([numbers[column] for column in columns.tolist()], dtype=np.int64),
         )
 
-    @cached_property
+    @kept_property
     def candidates(self) -> Candidates:
         """All public splits: thresholds for numbers and ordered categories, one category against the rest otherwise.
 

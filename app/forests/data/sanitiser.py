@@ -23,7 +23,6 @@ rows of a prediction request are sanitised in one table, several times as fast a
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from operator import contains
 from typing import Protocol, cast
 
@@ -32,6 +31,7 @@ from numpy.typing import NDArray
 
 from app.core import limits
 from app.core.errors import FieldProblem, InvalidRequest
+from app.core.kept import kept_property
 from app.forests.data.schema import Feature, Label, Schema
 from app.forests.kernels.prediction import bound_cells
 
@@ -68,7 +68,7 @@ class SanitisedTable(SanitisedColumns):
     ) -> None:
         vars(self).update(n_rows=table.shape[1], table=table, changed=changed, _is_categorical=is_categorical)
 
-    @cached_property
+    @kept_property
     def columns(self) -> tuple[NDArray[np.float64] | NDArray[np.int32], ...]:
         """The columns, made of the table when a reader asks for them."""
         pairs = zip(self.table, vars(self)["_is_categorical"], strict=True)

@@ -19,12 +19,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from app.core.kept import kept_property
 from app.forests.bins import noisy_counts
 from app.forests.contract.plan import (
     Forest,
@@ -148,7 +148,7 @@ class PackedForest:
         column = number[position].reshape(feature.shape).astype(np.int32)
         return cls(smaller, tuple(features.tolist()), pack(column, len(smaller.n_codes)))
 
-    @cached_property
+    @kept_property
     def _rows_of_table(self) -> NDArray[np.int64] | slice:
         first = slice(len(self.features))
         is_first = self.features == tuple(range(len(self.features)))
@@ -185,7 +185,7 @@ class LeafSums:
         """Sums of rows, float64 ``(n_rows, n_outputs)``, each added up in the order of the trees."""
         return self.packed.sums(columns)
 
-    @cached_property
+    @kept_property
     def packed(self) -> PackedForest:
         """The trees in the form that prediction reads."""
         feature, threshold, equals = (self.arrays[name] for name in ("feature", "threshold", "equals"))

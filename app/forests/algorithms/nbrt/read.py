@@ -13,12 +13,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import ROUND_HALF_EVEN, Decimal, localcontext
-from functools import cached_property
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from app.core.kept import kept_property
 from app.forests.algorithms.nbrt.scales import SCORE_LIMIT, SCORE_UNIT, Scales, clip_of
 from app.forests.bins import quantile_bins
 from app.forests.bins.noisy_counts import SCALE_BITS
@@ -111,7 +111,7 @@ class BoostedScores:
         scores = self.arrays["start"] + self.packed.sums(columns)
         return probabilities(scores, self.read_out, temperature=self.temperature)
 
-    @cached_property
+    @kept_property
     def packed(self) -> PackedForest:
         """The trees with scores as floats: sums of 1,024 scores of 32 bits are exact."""
         feature, right, scores = (self.arrays[name] for name in ("feature", "right", "scores"))

@@ -11,7 +11,6 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cached_property
 from itertools import islice
 from math import comb
 from typing import Final, NamedTuple
@@ -20,6 +19,7 @@ import numpy as np
 
 from app.core import amounts
 from app.core.errors import InvalidRequest
+from app.core.kept import kept_property
 from app.forests.bins import quantile_bins
 from app.forests.bins.noisy_counts import draw_scale
 from app.forests.contract.algorithm import About, Algorithm, Parameter, Parameters, PublicFacts, Value, share
@@ -159,7 +159,7 @@ class PathScales:
     levels: tuple[Fraction, ...]
     last: Fraction
 
-    @cached_property
+    @kept_property
     def leaves(self) -> tuple[Fraction, ...]:
         """Inverse scale of the noise in a leaf, by the number of selections on its path, from 0 to all.
 
