@@ -63,7 +63,6 @@ def main(arguments: list[str]) -> None:
     if command not in ("test", "lint", "check"):
         _install("runtime")
         _replace_process([str(BIN / "grovekeeper"), command, *rest])
-    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # else every process that a test starts compiles the product again
     _install("test")
     if command in ("lint", "check"):
         _lint()

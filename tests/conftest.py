@@ -1,7 +1,8 @@
-"""Puts temporary files into memory, and loads the fixtures of ``tests/support`` that every test may use."""
+"""Puts temporary files into memory, keeps compiled code, and loads the fixtures that every test may use."""
 
 import gc
 import os
+import sys
 import tempfile
 from collections.abc import Iterator
 
@@ -9,6 +10,10 @@ import pytest
 
 from app.core import limits
 from tests.support.memory import folder_in_memory
+
+# Otherwise, this process and each that it starts compile the product and the tests again.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 
 pytest_plugins = ("tests.support.chance", "tests.support.databases", "tests.support.environments")
 
