@@ -35,7 +35,7 @@ from sqlalchemy.orm import Session
 from app.core import stamps
 from app.db import migrate
 from app.db.database import Database
-from app.ledger import chain, checkpoints, statements, tables
+from app.ledger import chain, checkpoints, kept_states, statements, tables
 from app.ledger import reservations as ledger
 from app.ledger.checkpoints import STEP, Log
 from app.ledger.tables import AccountRow, BlockRow, Entry, EntryKind, EntryRow, ReservationRow
@@ -76,7 +76,7 @@ class Filler:
         with self._database.read() as session:
             row = tables.account(session, self._account)
             self.size, self._last_hash = row.last_sequence, row.last_hash
-            self._state = chain.state_of(session, row).copy()
+            self._state = kept_states.state_of(session, row).copy()
             # The incomplete subtrees: leaves, then stored hashes of each height.
             started = self.size >> STEP << STEP
             tail = tables.entries(session, self._account, after=started, limit=1 << STEP)

@@ -278,7 +278,7 @@ class Database:
         dialect: ``"sqlite"`` or ``"postgresql"``.
         engine: for migrations and tests only; services use :meth:`read` and :meth:`write`.
         errors: errors of transactions since the start: ``busy`` (no free connection), ``temporary`` or ``unexpected``.
-        kept: what transactions have read of immutable rows and keep for later ones (:mod:`app.ledger.chain`).
+        kept: what transactions have read of immutable rows and keep for later ones (:mod:`app.ledger.kept_states`).
     """
 
     def __init__(self, url: URL, *, pool_size: int = limits.MAX_DATABASE_CONNECTIONS) -> None:

@@ -17,7 +17,8 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from app.core.errors import AccountDiffers, Unavailable
-from app.ledger import chain, populations, statements, tables
+from app.ledger import chain, kept_states, populations, statements, tables
+from app.ledger.state import facts_of
 from app.ledger.tables import AccountRow, Entry, EntryKind, EntryRow
 from app.privacy import accountants
 from app.privacy.partitions import Partitions
@@ -50,7 +51,7 @@ def open_account(session: Session, new_account: NewAccount, *, actor: str) -> No
     row = account_row(new_account)
     session.add(row)
     session.flush()
-    opened = chain.NewEntry(EntryKind.OPEN, new_account.cap, actor=actor, details=chain.facts_of(row))
+    opened = chain.NewEntry(EntryKind.OPEN, new_account.cap, actor=actor, details=facts_of(row))
     chain.append(session, row, opened)
 
 
@@ -85,8 +86,8 @@ def _load(session: Session, account: AccountRow) -> int:
     """The load of an account, or what its population carries for it."""
     joined = populations.id_of(session, account.id)
     if joined is None:
-        return chain.state_of(session, account).budget.whole.load
-    return chain.state_of(session, tables.account(session, joined)).loads[account.id]
+        return kept_states.state_of(session, account).budget.whole.load
+    return kept_states.state_of(session, tables.account(session, joined)).loads[account.id]
 
 
 def continue_account(
@@ -113,14 +114,14 @@ def continue_account(
         Unavailable: reservations of the erased dataset are still being given back.
     """
     erased, account = tables.locked_account(session, erased_id), tables.locked_account(session, account_id)
-    before = chain.state_of(session, erased)
+    before = kept_states.state_of(session, erased)
     if before.reservations:
         raise Unavailable("the reservations of the erased dataset of this name are still being given back")
     joined, load = populations.id_of(session, erased_id), _load(session, erased)
     if not load:
         return False
     differs = _differences(account, erased)
-    if not differs and chain.state_of(session, account).cap > before.cap:
+    if not differs and kept_states.state_of(session, account).cap > before.cap:
         differs = ("cap",)  # caps of different units, or converted at different δ, do not compare
     if joined not in (None, population_id):
         differs = (*differs, "population")
@@ -154,7 +155,7 @@ def _differences(account: AccountRow, erased: AccountRow) -> tuple[str, ...]:
 
 def locked_cap(session: Session, account_id: str) -> int:
     """The cap in force, with the account locked until the end of the transaction."""
-    return chain.state_of(session, tables.locked_account(session, account_id)).cap
+    return kept_states.state_of(session, tables.locked_account(session, account_id)).cap
 
 
 def change_cap(session: Session, account_id: str, cap: int, *, reason: str, actor: str) -> Entry:
@@ -172,7 +173,7 @@ def change_cap(session: Session, account_id: str, cap: int, *, reason: str, acto
         actor: the key that changes the cap.
     """
     row = tables.locked_account(session, account_id)
-    assert chain.state_of(session, row).cap != statements.CLOSED, "a closed account stays closed"
+    assert kept_states.state_of(session, row).cap != statements.CLOSED, "a closed account stays closed"
     return chain.append(session, row, chain.NewEntry(EntryKind.CAP, cap, actor=actor, details={"reason": reason}))
 
 

@@ -61,7 +61,7 @@ class AccountState:
         partitions: the partitions of the dataset.
         scopes: the scopes of ``totals``, by their digests.
         totals: charged and reserved amounts of a scope, by its digest.
-        bound: what no joint cell exceeds, if known; ``None`` if not (:attr:`app.ledger.chain.State.bound`).
+        bound: what no joint cell exceeds, if known; ``None`` if not (:attr:`app.ledger.state.State.bound`).
         added: amounts reserved since ``totals``, by digest.
     """
 

@@ -24,9 +24,10 @@ from sqlalchemy.orm import Session
 from app.core import limits, stamps
 from app.core.errors import InvalidRequest, NameTaken, NotFound, PopulationMismatch
 from app.db.database import insert
-from app.ledger import chain, tables
+from app.ledger import chain, kept_states, tables
 from app.ledger.admission import MemberTotal, Population
 from app.ledger.chain import NewEntry
+from app.ledger.state import State, facts_of
 from app.ledger.tables import AccountRow, Entry, EntryKind, MemberRow, PopulationRow
 from app.privacy import accountants
 from app.privacy.accountants import pure
@@ -69,7 +70,7 @@ def open_population(session: Session, new_population: NewPopulation, *, at: date
     session.add(account)
     session.flush()
     opened = chain.NewEntry(
-        EntryKind.OPEN, new_population.cap, actor=new_population.declared_by, details=chain.facts_of(account)
+        EntryKind.OPEN, new_population.cap, actor=new_population.declared_by, details=facts_of(account)
     )
     chain.append(session, account, opened)
     return session.get_one(PopulationRow, new_population.id)
@@ -80,7 +81,7 @@ def open_with_budget_of(session: Session, account_id: str, *, name: str, by: str
     if stamps.is_id(name):
         raise InvalidRequest.at("/population", "like-an-id")
     account = tables.locked_account(session, account_id)
-    cap = chain.state_of(session, account).cap
+    cap = kept_states.state_of(session, account).cap
     new_population = NewPopulation(stamps.new(stamps.POPULATION), name, account.accountant, cap, account.delta, by)
     return open_population(session, new_population, at=at)
 
@@ -128,12 +129,12 @@ def join(session: Session, population_id: str, account_id: str, *, actor: str, a
             population, or raises the highest cap beyond ``limits.MAX_STEPS``.
     """
     account = tables.locked_account(session, account_id)
-    current = id_of(session, account_id) or chain.state_of(session, account).population_id
+    current = id_of(session, account_id) or kept_states.state_of(session, account).population_id
     if current == population_id:
         return None
     population = tables.locked_account(session, population_id)
     row = session.get_one(PopulationRow, population_id, populate_existing=True)
-    spent, together = chain.state_of(session, account), chain.state_of(session, population)
+    spent, together = kept_states.state_of(session, account), kept_states.state_of(session, population)
     load, continued = spent.budget.whole.load, _continued_member(session, together, account_id)
     highest_cap = together.highest_cap
     if continued is None and load and population.accountant != pure.NAME:
@@ -152,7 +153,7 @@ def join(session: Session, population_id: str, account_id: str, *, actor: str, a
     return chain.append(session, population, joined)
 
 
-def _continued_member(session: Session, population: chain.State, account_id: str) -> str | None:
+def _continued_member(session: Session, population: State, account_id: str) -> str | None:
     """The erased member of a population whose account another account continues."""
     erased_id = tables.continued_by(session, [account_id]).get(account_id)
     return erased_id if erased_id in population.loads else None
@@ -269,7 +270,7 @@ def of_population(session: Session, population_id: str) -> Population:
 
 def of_row(session: Session, row: AccountRow) -> Population:
     """The population whose account is given, with the loads of its members, as if nothing of them were reserved."""
-    now = chain.state_of(session, row)
+    now = kept_states.state_of(session, row)
     members = {member: MemberTotal(load, 0, True) for member, load in sorted(now.loads.items())}
     return Population(row.id, row.name, now.cap, members)
 
@@ -278,7 +279,7 @@ def detailed(session: Session, populations: Iterable[Population]) -> dict[str, P
     """Populations, by id, with what their members have reserved, from the states of the members."""
     listed = list(populations)
     wholes = {
-        row.id: chain.state_of(session, row).budget.whole
+        row.id: kept_states.state_of(session, row).budget.whole
         for row in tables.accounts(session, {member for population in listed for member in population.members})
     }
     return {
@@ -315,9 +316,8 @@ def extend(
     entries = chain.extend(session, account, new_entry, not_before=population.last_at)
     _, entry = entries[0]
     if load is None:
-        load = min(
-            chain.state_of(session, account).budget.whole.load, chain.state_of(session, population).loads[account.id]
-        )
+        tightest = kept_states.state_of(session, account).budget.whole
+        load = min(tightest.load, kept_states.state_of(session, population).loads[account.id])
     loaded = NewEntry(
         EntryKind.LOAD,
         load,

@@ -36,10 +36,11 @@ from app.core.errors import (
 )
 from app.db.database import insert_rows
 from app.db.locks import lock_rows, sent_together
-from app.ledger import admission, chain, populations, rules, statements, tables
+from app.ledger import admission, chain, kept_states, populations, rules, statements, tables
 from app.ledger.admission import Admitted, AskedAmount, Budgets, Population, Refused
-from app.ledger.chain import CellDelta, NewEntry
+from app.ledger.chain import NewEntry
 from app.ledger.rules import Allowance, RulesInForce, rules_of
+from app.ledger.state import CellDelta, State, mismatch
 from app.ledger.statements import Limit
 from app.ledger.tables import AccountRow, Entry, EntryKind, EntryRow, MemberRow, ReservationRow, RulesRow
 from app.privacy import accountants
@@ -238,12 +239,12 @@ _ACCOUNTS = (
 _ADD_RESERVATIONS = insert_rows(ReservationRow)
 
 
-def _state(session: Session, row: AccountRow, population_id: str | None) -> chain.State:
+def _state(session: Session, row: AccountRow, population_id: str | None) -> State:
     """The state of an account whose row says that it is a member of a population, or of none."""
-    now = chain.state_of(session, row)
+    now = kept_states.state_of(session, row)
     now.population_id = now.population_id or population_id  # it may have joined since the process first read it
     if now.population_id != population_id:
-        raise chain.mismatch(row.id, "population")
+        raise mismatch(row.id, "population")
     return now
 
 
@@ -281,7 +282,7 @@ def _require_rules(
             )
 
 
-def _require_small_state(row: AccountRow, state: chain.State, scopes: Sequence[Scope], actor: str) -> None:
+def _require_small_state(row: AccountRow, state: State, scopes: Sequence[Scope], actor: str) -> None:
     """Checks that reservations on some scopes leave the account's state small enough to be stated under the lock.
 
     A range of uploads lists no cell, so jobs on all uploads are never refused.
@@ -407,7 +408,7 @@ def _end_reservation(session: Session, reservation_id: str, *, kind: EntryKind, 
     if reservation.state != "reserved":
         raise ReservationSettled(reservation.state)
     if not _is_as_reserved(session, row, reservation):
-        raise chain.mismatch(row.id, "reservation")
+        raise mismatch(row.id, "reservation")
     reservation.state = end
     new_entry = chain.of_reservation(kind, reservation, actor=actor)
     locked = {} if kind is EntryKind.CHARGE else populations.locked_rows(session, [row.id])
@@ -420,7 +421,7 @@ def _end_reservation(session: Session, reservation_id: str, *, kind: EntryKind, 
 
 def _is_as_reserved(session: Session, row: AccountRow, reservation: ReservationRow) -> bool:
     """Whether an entry reserved what a reservation's row says; the fold compares neither event nor details."""
-    uploads, key = chain.state_of(session, row).uploads, reservation.job_id or reservation.id
+    uploads, key = kept_states.state_of(session, row).uploads, reservation.job_id or reservation.id
     query = select(EntryRow).where(EntryRow.account_id == row.id, EntryRow.job_id == key)
     entries = tables.read_entries(session, row.id, query.where(EntryRow.kind == EntryKind.RESERVE.value))
     kept = (reservation.amount, reservation.event, reservation.details, reservation.reserved_by)

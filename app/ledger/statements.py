@@ -9,9 +9,9 @@ from sqlalchemy import Select, Text, or_, select, type_coerce
 from sqlalchemy.orm import Session
 
 from app.core import amounts, limits
-from app.ledger import admission, chain, populations, rules, tables
+from app.ledger import admission, kept_states, populations, rules, tables
 from app.ledger.admission import AskedAmount, Budgets, CellBalance, Population, Room
-from app.ledger.chain import CellDelta
+from app.ledger.state import CellDelta, State, facts_of
 from app.ledger.tables import AccountRow, Entry, EntryKind, EntryRow
 from app.privacy import accountants
 from app.privacy.accountants import SplitDelta, amount_text, pure
@@ -187,7 +187,7 @@ def balances_for(session: Session, account_ids: Sequence[str], key: str) -> dict
 
 def balance_of_new(row: AccountRow, cap: int, population: Population | None) -> Balance:
     """The balance that an account which is not open yet would have, as a member of a population or of none."""
-    account = chain.State(row.id, cap=cap, highest_cap=cap, facts=chain.facts_of(row)).budget
+    account = State(row.id, cap=cap, highest_cap=cap, facts=facts_of(row)).budget
     budgets = Budgets({row.id: account}, [] if population is None else [population])
     return _balance(row, budgets, budgets.room(AskedAmount(row.id, 0, {})))
 
@@ -205,7 +205,7 @@ def balances_of_job(session: Session, parts: Sequence[AskedAmount], key_id: str)
         row = rows[part.account_id]
         balance = _balance(row, budgets, room)
         scopes = [other.scope for other in parts if other.account_id == row.id]
-        is_listed = chain.state_of(session, row).admits_cells(key_id, scopes)
+        is_listed = kept_states.state_of(session, row).admits_cells(key_id, scopes)
         balances.append(balance if is_listed else balance.within(0, "listed_cells"))
     return balances
 
@@ -217,13 +217,13 @@ def highest_cap(session: Session, account_id: str) -> Limit:
     (docs/proofs/caps.md).
     """
     row = tables.account(session, account_id)
-    return Limit.of(row, chain.state_of(session, row).highest_cap)
+    return Limit.of(row, kept_states.state_of(session, row).highest_cap)
 
 
 def highest_caps(session: Session, account_ids: Sequence[str]) -> dict[str, Limit]:
     """The highest caps of several accounts, by id; see :func:`highest_cap`."""
     rows = tables.accounts(session, account_ids)
-    return {row.id: Limit.of(row, chain.state_of(session, row).highest_cap) for row in rows}
+    return {row.id: Limit.of(row, kept_states.state_of(session, row).highest_cap) for row in rows}
 
 
 def detail(session: Session, account_id: str, scope: Scope | None = None, *, only: str | None = None) -> Detail:
@@ -264,7 +264,7 @@ def printable_of_each(session: Session, account_ids: Sequence[str]) -> dict[str,
     rows = {row.id: row for row in tables.accounts(session, account_ids)}
     limits = {}
     for row in rows.values():
-        now = chain.state_of(session, row)
+        now = kept_states.state_of(session, row)
         load = now.budget.whole.load if row.accountant == pure.NAME else 0
         limits[row.id] = printable_at(Limit.of(row, now.highest_cap), cap=now.cap, load=load)
     return limits
@@ -298,7 +298,7 @@ def delta_set_aside(row: AccountRow) -> int:
 
 def spent_delta(session: Session, row: AccountRow, scope: Scope) -> CellDelta:
     """The spent δ; an inexact sum is bounded by the part that is set aside, as every charge was within it."""
-    tightest = chain.state_of(session, row).tightest_delta(scope)
+    tightest = kept_states.state_of(session, row).tightest_delta(scope)
     return CellDelta(tightest.cell, min(tightest.charged, delta_set_aside(row)), tightest.is_exact)
 
 
@@ -316,8 +316,8 @@ def export_header(session: Session, account_id: str) -> tuple[dict[str, Any], in
     header = {
         "kind": "export",
         "format": 1,
-        "cap": amount_text(row.accountant, chain.state_of(session, row).cap),
-        **chain.facts_of(row),
+        "cap": amount_text(row.accountant, kept_states.state_of(session, row).cap),
+        **facts_of(row),
     }
     return header, row.last_sequence
 
@@ -325,7 +325,7 @@ def export_header(session: Session, account_id: str) -> tuple[dict[str, Any], in
 def _standing(session: Session, rows: Sequence[AccountRow]) -> Budgets:
     """The budgets of accounts and of their populations, without a lock."""
     population_ids = set(populations.ids_of(session, [row.id for row in rows]).values())
-    accounts = {row.id: chain.state_of(session, row).budget for row in rows}
+    accounts = {row.id: kept_states.state_of(session, row).budget for row in rows}
     return Budgets(accounts, list(populations.of_ids(session, population_ids).values()))
 
 
@@ -470,7 +470,7 @@ def continued_member(entry: Entry) -> str | None:
 
 def named_uploads(session: Session, account_id: str) -> Sequence[str]:
     """The uploads that entries of an account named, with which :func:`app.ledger.tables.listed` reads their scopes."""
-    return chain.state_of(session, tables.account(session, account_id)).uploads
+    return kept_states.state_of(session, tables.account(session, account_id)).uploads
 
 
 def overlaps(scope: Scope, other: Scope) -> bool:

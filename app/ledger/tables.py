@@ -53,8 +53,8 @@ class EntryKind(StrEnum):
     Only populations have entries of the kind ``join``. An entry of the kind ``load`` states the load of a member in the
     chain of a population; in the chain of a dataset, as its second entry, the opening load
     (:mod:`app.ledger.accounts`). An entry of the kind ``state`` states the state of the account, so that a process
-    need not read the entries before it (:mod:`app.ledger.chain`). The kinds after them are administrative acts, in the
-    control chain alone (:mod:`app.ledger.control`).
+    need not read the entries before it (:mod:`app.ledger.kept_states`). The kinds after them are administrative acts,
+    in the control chain alone (:mod:`app.ledger.control`).
     """
 
     OPEN = "open"
@@ -194,7 +194,7 @@ class AccountRow(Base):
             population makes no reservations and has one more row (:class:`PopulationRow`).
         adjacency: of a dataset; a population's is its members'.
         unread_cap: as ``unread_highest_cap`` written by earlier versions; the cap is that of the entries
-            (:mod:`app.ledger.chain`). The next revision that contracts the schema drops both.
+            (:mod:`app.ledger.state`). The next revision that contracts the schema drops both.
         delta_set_aside: the part of ``delta`` that (ε, δ) mechanisms may spend; the cap is converted at the rest.
         privacy_unit: of a dataset; a population's is its members'.
         last_sequence: with ``last_hash`` and ``last_at`` the head of the chain.
@@ -264,7 +264,7 @@ class PopulationRow(Base):
 class MemberRow(Base):
     """A permanent member of a population: erased datasets keep their spend.
 
-    The load of the member is that of the population's entries (:mod:`app.ledger.chain`). Nothing reads the four columns
+    The load of the member is that of the population's entries (:mod:`app.ledger.state`). Nothing reads the four columns
     whose names begin with ``unread``; the next revision that contracts the schema drops them.
     """
 

@@ -17,6 +17,7 @@ from fractions import Fraction
 from typing import Literal, TypeAlias, cast
 
 from app.core import limits
+from app.core.kept import kept_property
 
 Cell: TypeAlias = int | str
 """A cell of one partition: a number for ``hash``, a declared text for ``column``, an upload's id for ``epoch``."""
@@ -178,7 +179,7 @@ class Partitions:
         """The partition whose cells are the uploads, if one was declared."""
         return next((partition for partition in self.declared if isinstance(partition, EpochPartition)), None)
 
-    @property
+    @kept_property
     def n_cells(self) -> dict[str, int]:
         """The number of cells of every partition. One by upload, which has no fixed number, counts as the finest."""
         return {

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from app.ledger import chain, statements, tables
+from app.ledger import kept_states, statements, tables
 from app.privacy.partitions import ColumnPartition, EpochPartition, HashPartition, Partitions
 from app.services.installation import Installation
 from tests.concurrency.conftest import Race
@@ -47,7 +47,7 @@ def test_no_joint_cell_exceeds_the_cap_and_all_joint_cells_are_filled(
     assert sum(map(bool, results)) > n_processes // 4, "many processes took part in the race"
     with installation.database.read() as session:
         entries = tables.entries(session, ACCOUNT, after=0, limit=1_000_000)
-        now = chain.state_of(session, tables.account(session, ACCOUNT))
+        now = kept_states.state_of(session, tables.account(session, ACCOUNT))
         tightest = statements.balance(session, ACCOUNT)
         by_cell = statements.detail(session, ACCOUNT).cells
     model = replay(entries, CELLS)  # at every admission: the largest of all joint cells inside the box fits the cap

@@ -18,7 +18,7 @@ from app.core.errors import (
     SameSubmitter,
     Unavailable,
 )
-from app.ledger import accounts, chain, control, reservations, statements
+from app.ledger import accounts, control, kept_states, reservations, statements
 from app.ledger.tables import EntryKind
 from app.services.datasets.declare import check_declaration, register_dataset
 from app.services.datasets.erase import delete_dataset, mark_deleted
@@ -100,7 +100,7 @@ def test_a_dataset_that_is_erased_and_declared_again_has_what_it_had_left(instal
     assert (summary.kinds, summary.opening_load) == ({"open": 1, "load": 1, "reserve": 1, "charge": 1}, 10**9)
     assert summary.compared is not None
     with installation.database.write() as session:
-        assert chain.is_intact(session, again.id)
+        assert kept_states.is_intact(session, again.id)
         [act] = [act for act in control.details_of(session, EntryKind.DATASET_DECLARED) if act["dataset"] == again.id]
     assert act == {"dataset": again.id, "continues": erased.id}
 
@@ -283,7 +283,7 @@ def test_with_a_delta_the_highest_cap_of_both_accounts_is_what_is_stated(
     summary = _verified(installation, again.id, erased.id)
     with installation.database.write() as session:
         assert summary.highest_cap == statements.highest_cap(session, again.id).amount == before.amount
-        assert chain.is_intact(session, again.id)
+        assert kept_states.is_intact(session, again.id)
 
 
 def test_a_member_of_a_population_is_counted_once(installation: Installation) -> None:
@@ -306,7 +306,7 @@ def test_a_member_of_a_population_is_counted_once(installation: Installation) ->
     with installation.database.write() as session:
         assert evidence.verified(session, shown.id).together == 3 * 10**9
         for account in (shown.id, again.id, erased.id):
-            assert chain.is_intact(session, account)
+            assert kept_states.is_intact(session, account)
     delete_dataset(installation, OWNER, again.id)
     third = _declared(installation, population="people")
     assert (third.account.charged, show_population(installation, OWNER, "people").charged) == ("1.5", "3")

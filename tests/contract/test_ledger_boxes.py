@@ -5,7 +5,7 @@ from sqlalchemy.orm import Session
 
 from app.core import limits
 from app.core.errors import BudgetExceeded
-from app.ledger import chain, statements, tables
+from app.ledger import kept_states, statements, tables
 from app.ledger import reservations as ledger
 from app.privacy.partitions import ColumnPartition, EpochPartition, HashPartition, Partitions, Scope
 from app.services.installation import Installation
@@ -36,7 +36,7 @@ def _reserve(installation: Installation, job_id: str, amount: int, **scope: tupl
 
 def _boxes(installation: Installation) -> list[tuple[Scope, int, int]]:
     with installation.database.read() as session:
-        now = chain.state_of(session, tables.account(session, ACCOUNT))
+        now = kept_states.state_of(session, tables.account(session, ACCOUNT))
         scopes = {digest: {name: list(cells) for name, cells in scope.items()} for digest, scope in now.scopes.items()}
         return sorted(((scopes[digest], *amounts) for digest, amounts in now.totals.items()), key=repr)
 
@@ -116,7 +116,7 @@ def test_scopes_of_cancelled_jobs_leave_the_process(installation: Installation) 
 
     def shown() -> tuple[object, object, int]:
         with installation.database.read() as session:
-            state = chain.state_of(session, tables.account(session, "ds_wide"))
+            state = kept_states.state_of(session, tables.account(session, "ds_wide"))
             details = statements.detail(session, "ds_wide"), statements.balance(session, "ds_wide", {"shard": (7,)})
             return *details, state.budget.scopes.size
 

@@ -13,7 +13,7 @@ from sqlalchemy.orm import Session
 
 from app.core import amounts, limits
 from app.core.errors import BudgetExceeded
-from app.ledger import accounts, chain, reservations, tables
+from app.ledger import accounts, chain, kept_states, reservations, tables
 from app.ledger.reservations import NewReservation, reserve
 from app.privacy import accountants, events
 from app.privacy.accountants.accountant import steps_up
@@ -122,7 +122,7 @@ def test_the_widest_scopes_of_the_widest_declaration_are_verified(
             }
             new = NewReservation("ds_a", limits.MAX_STEPS // 8, scope, EVENT, f"jb_{number}", details=details)
             reserve(session, [new], actor=f"key_{number}")
-        whole = chain.state_of(session, tables.account(session, "ds_a")).budget.whole
+        whole = kept_states.state_of(session, tables.account(session, "ds_a")).budget.whole
         summary = _verified(session)
         longest = max(map(len, export(session, "ds_a")))
     assert summary.tightest.load == whole.load == 6 * (limits.MAX_STEPS // 8)
@@ -160,7 +160,7 @@ def test_scopes_past_the_real_limits_of_work_are_verified_with_a_bound(installat
                 reserve(session, [NewReservation("ds_a", 1_000, scope, EVENT, f"jb_{number}")], actor="key_a")
             except BudgetExceeded:
                 n_refused += 1
-        whole = chain.state_of(session, tables.account(session, "ds_a")).budget.whole
+        whole = kept_states.state_of(session, tables.account(session, "ds_a")).budget.whole
         summary = _verified(session)
     assert 0 < n_refused < 100
     assert not whole.is_exact

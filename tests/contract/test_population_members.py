@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session
 
 from app.core import limits, stamps
 from app.core.errors import BudgetExceeded
-from app.ledger import accounts, chain, populations, tables
+from app.ledger import accounts, chain, kept_states, populations, tables
 from app.ledger import reservations as ledger
 from app.ledger.admission import MemberTotal
 from app.ledger.populations import NewPopulation
@@ -46,7 +46,7 @@ def recomputed(session: Session) -> dict[str, MemberTotal]:
     """Totals recomputed from all boxes of all members; no load exceeds the bound that follows from the load before."""
     results = {}
     for name, kept in populations.of_population(session, "pop_a").members.items():
-        tightest = chain.state_of(session, tables.account(session, name)).budget.tightest({})
+        tightest = kept_states.state_of(session, tables.account(session, name)).budget.tightest({})
         results[name] = MemberTotal(min(tightest.load, kept.load), tightest.reserved, tightest.is_exact)
     return results
 
@@ -97,7 +97,9 @@ def test_a_job_on_a_member_and_on_another_account_reads_each_membership_by_the_a
         reserve(session, member, 6, "jb_refused", {})
     with installation.database.read() as session:
         counted = populations.of_population(session, "pop_a").loads
-        loads = [chain.state_of(session, tables.account(session, name)).budget.whole.load for name in (member, other)]
+        loads = [
+            kept_states.state_of(session, tables.account(session, name)).budget.whole.load for name in (member, other)
+        ]
 
     assert (counted, loads) == ({member: 45}, [45, 70])
     assert refused.value.population == "patients"

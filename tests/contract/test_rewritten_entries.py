@@ -13,7 +13,7 @@ from sqlalchemy import text, update
 from sqlalchemy.orm import Session
 
 from app.core.errors import BalanceMismatch, LedgerRewound
-from app.ledger import chain, checkpoints, statements, tables
+from app.ledger import checkpoints, kept_states, statements, tables
 from app.ledger.checkpoints import Log
 from app.ledger.tables import AccountRow, Entry, EntryKind, EntryRow
 from app.services.installation import Installation
@@ -156,7 +156,7 @@ def test_a_changed_column_beside_its_hash_is_noticed_by_whoever_reads_the_entry(
             _write(grown, replace(entry, **change(entry)))
             installation.database.kept.clear()
             with pytest.raises(BalanceMismatch):
-                chain.state_of(grown, tables.account(grown, ACCOUNT))
+                kept_states.state_of(grown, tables.account(grown, ACCOUNT))
             with pytest.raises(NotVerified):
                 dataset_replay.verify([header, *_lines(grown)])
                 pytest.fail(column)

@@ -16,9 +16,9 @@ from sqlalchemy.orm import Session
 
 from app.core import limits, stamps
 from app.core.errors import BalanceMismatch, BudgetExceeded, TooManyCells, TooManyRequests
-from app.ledger import chain, statements, tables
+from app.ledger import chain, kept_states, statements, tables
 from app.ledger import reservations as ledger
-from app.ledger.chain import State
+from app.ledger.state import State
 from app.ledger.tables import AccountRow, Entry, EntryKind, EntryRow, ReservationRow
 from app.privacy.partitions import Partitions, Scope
 from app.services.installation import Installation
@@ -55,7 +55,7 @@ def entries_of(session: Session) -> list[Entry]:
 
 
 def state_of(session: Session) -> State:
-    return chain.state_of(session, tables.account(session, "ds_a"))
+    return kept_states.state_of(session, tables.account(session, "ds_a"))
 
 
 @pytest.fixture
@@ -142,10 +142,10 @@ def test_a_process_that_starts_at_a_stated_state_has_ranges_lists_sources_and_bo
     account.database.kept.clear()
     assert shown() == before
     account.database.kept.clear()
-    monkeypatch.setattr(chain, "_stated", lambda _, row: State(row.id))
+    monkeypatch.setattr(kept_states, "_stated", lambda _, row: State(row.id))
     assert shown() == before, "the fold of all entries is the same"
     with account.database.read() as session:
-        assert chain.is_intact(session, "ds_a")
+        assert kept_states.is_intact(session, "ds_a")
         summary = dataset_replay.verify(export(session, "ds_a"))
         assert summary.kinds["state"] >= 8
         assert summary.tightest.load == state_of(session).budget.whole.load
@@ -425,7 +425,7 @@ def test_states_of_the_first_form_still_verify() -> None:
 def test_a_ledger_with_states_of_the_first_form_loads_and_goes_on(earlier: Installation) -> None:
     with earlier.database.read() as session:
         assert list(export(session, "ds_a")) == EARLIER.read_bytes().splitlines(keepends=True)
-        assert chain.is_intact(session, "ds_a")
+        assert kept_states.is_intact(session, "ds_a")
         balance = statements.balance(session, "ds_a")
         assert (balance.charged, balance.reserved) == (36, 65)
     all_uploads = tuple(f"ep_{letter * 16}" for letter in "abcdefghijklmnopqrstuvwx")

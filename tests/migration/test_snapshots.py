@@ -18,7 +18,7 @@ from app.db import migrate, revisions
 from app.db.append_only import append_only_tables
 from app.db.base import Base
 from app.db.database import Database
-from app.ledger import chain, checkpoints, control, statements, tables
+from app.ledger import checkpoints, control, kept_states, statements, tables
 from app.ledger import reservations as ledger
 from app.ledger.checkpoints import Log
 from app.ledger.tables import BlockRow, BoxRow, EntryKind, MemberRow, PopulationRow, ReservationRow
@@ -170,7 +170,7 @@ def test_datasets_are_declared_as_the_first_entries_of_their_accounts_state(upgr
     with upgraded.read() as session:
         datasets = [Dataset(row) for row in session.execute(select(DatasetRow)).scalars()]
         for dataset in datasets:
-            chain.require_declared(session, tables.account(session, dataset.id), dataset.facts)
+            kept_states.require_declared(session, tables.account(session, dataset.id), dataset.facts)
     assert datasets
 
 

@@ -31,6 +31,8 @@ WHOLE: Final = (
     "app.ledger.accounts",
     "app.ledger.admission",
     "app.ledger.chain",
+    "app.ledger.kept_states",
+    "app.ledger.state",
     "app.ledger.populations",
     "app.ledger.reservations",
     "app.privacy.accountants.",

@@ -13,7 +13,7 @@ import pytest
 
 from app.core import limits
 from app.core.errors import BudgetExceeded
-from app.ledger import accounts, chain, tables
+from app.ledger import accounts, chain, kept_states, tables
 from app.ledger import reservations as ledger
 from app.ledger.reservations import NewReservation, reserve
 from app.privacy.partitions import Cell, EpochPartition, HashPartition, Partitions, Scope
@@ -85,7 +85,7 @@ def test_a_walk_of_admissions_decides_as_brute_force(
 
 def _bound(installation: Installation, account_id: str) -> int:
     with installation.database.read() as session:
-        return chain.state_of(session, tables.account(session, account_id)).bound
+        return kept_states.state_of(session, tables.account(session, account_id)).bound
 
 
 def _scope(chance: random.Random) -> Scope:

@@ -12,7 +12,7 @@ from sqlalchemy.orm import Session
 
 from app.core import limits
 from app.core.errors import BudgetExceeded
-from app.ledger import accounts, chain, tables
+from app.ledger import accounts, chain, kept_states, tables
 from app.ledger import reservations as ledger
 from app.ledger.reservations import NewReservation
 from app.privacy.partitions import ColumnPartition, EpochPartition, HashPartition, Partitions, Scope
@@ -68,7 +68,7 @@ def test_whatever_the_service_admits_by_a_bound_is_verified(installation: Instal
                 case "void" if waiting:
                     ledger.void_jobs(session, [waiting.pop(chance.randrange(len(waiting)))], actor="key_owner")
                 case "look":
-                    looked_at = chain.state_of(session, tables.account(session, chance.choice(NAMES)))
+                    looked_at = kept_states.state_of(session, tables.account(session, chance.choice(NAMES)))
                     assert looked_at.budget.whole.load <= looked_at.highest_cap
                 case "start":
                     installation.database.kept.clear()  # as in a new process
@@ -76,7 +76,7 @@ def test_whatever_the_service_admits_by_a_bound_is_verified(installation: Instal
     with installation.database.read() as session:
         summary = verified(session, "pop_a")
         alone = dataset_replay.verify(export(session, "ds_alone"))
-        shown = chain.state_of(session, tables.account(session, "ds_alone")).budget.whole
+        shown = kept_states.state_of(session, tables.account(session, "ds_alone")).budget.whole
     assert any(each.n_bounds for each in summary.compared.values())
     assert not alone.tightest.is_exact
     assert (alone.tightest.load, alone.tightest.is_exact) == (shown.load, shown.is_exact)

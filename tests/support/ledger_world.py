@@ -15,7 +15,7 @@ from sqlalchemy.orm import Session
 
 from app.core import stamps
 from app.core.errors import BudgetExceeded, PopulationMismatch, ReservationSettled
-from app.ledger import accounts, chain, populations, reservations, statements, tables
+from app.ledger import accounts, kept_states, populations, reservations, statements, tables
 from app.ledger import reservations as ledger
 from app.ledger.tables import Entry
 from app.privacy import accountants
@@ -363,7 +363,7 @@ class World:
         assert population.loads == {name: member.load for name, member in together.members.items()}
         for account_id, carried in population.members.items():
             # The entries of the population state the totals of all boxes.
-            tightest = chain.state_of(session, tables.account(session, account_id)).budget.tightest({})
+            tightest = kept_states.state_of(session, tables.account(session, account_id)).budget.tightest({})
             stored = carried.load, carried.charged, carried.reserved, carried.is_exact
             assert stored == (tightest.load, tightest.charged, tightest.reserved, tightest.is_exact)
             assert tightest.is_exact
@@ -379,7 +379,7 @@ class World:
         with self._database.read() as session:
             for account_id, model in self._models.accounts.items():
                 entries, exports[account_id] = self._exported(session, account_id)
-                now = chain.state_of(session, tables.account(session, account_id))
+                now = kept_states.state_of(session, tables.account(session, account_id))
                 assert replay(entries, model.cells).by_box() == model.by_box()
                 assert {frozen(now.scopes[digest]): amounts for digest, amounts in now.totals.items()} == model.by_box()
                 summary = verifier.verify(exports[account_id])

@@ -32,7 +32,7 @@ from app.db import migrate
 from app.db.database import transaction_time
 from app.jobs import queue
 from app.jobs.states import EndReason, JobState
-from app.ledger import accounts, chain, checkpoints, control, populations, statements, tables
+from app.ledger import accounts, checkpoints, control, kept_states, populations, statements, tables
 from app.ledger.checkpoints import Checkpoint, HeadFolder, Log, Signer
 from app.ledger.tables import EntryKind
 from app.registry import models, store
@@ -290,7 +290,7 @@ def _wrong_balances(session: Session) -> list[str]:
     return [
         f"the entries of {account_id} do not follow each other; it admits nothing"
         for account_id in sorted(tables.sizes(session))
-        if not chain.is_intact(session, account_id)
+        if not kept_states.is_intact(session, account_id)
     ]
 
 

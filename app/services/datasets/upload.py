@@ -19,7 +19,7 @@ from app.core.sealed_files import DataKey
 from app.datasets import admission, catalog, row_files
 from app.datasets.admission import AdmissionBook, digest_key
 from app.datasets.upload_bodies import BodyForm
-from app.ledger import chain, tables
+from app.ledger import kept_states, tables
 from app.services.authorization import authorized_dataset, refreshed, write_as
 from app.services.installation import Installation
 from app.wire.datasets import ColumnReport, DroppedRows, UploadOut
@@ -118,7 +118,7 @@ def upload_rows(
         principal = refreshed(installation, session, principal)  # a revoked key gets no stored answer
         dataset = authorized_dataset(session, principal, reference, MANAGE_DATASET)
         account = tables.account(session, dataset.id)
-        chain.require_declared(session, account, dataset.facts)  # the bound of a unit, the cells of a row
+        kept_states.require_declared(session, account, dataset.facts)  # the bound of a unit, the cells of a row
         key = dataset.data_key(keys)
         if request is not None:  # with a keyed digest of the body: nobody tests guesses of rows against the database
             keyed = hmac.digest(key.derived(_BODY_DIGEST), request.body_sha256, "sha256")

@@ -23,7 +23,7 @@ from app.jobs import queue
 from app.jobs.queue import Claim
 from app.jobs.states import EndReason
 from app.jobs.tables import JobPart, JobRow
-from app.ledger import chain, reservations, rules, statements, tables
+from app.ledger import kept_states, reservations, rules, statements, tables
 from app.ledger.tables import ReservationRow
 from app.privacy import accountants, events
 from app.privacy.calibration import AccountRequest, price_of, stated_price
@@ -160,7 +160,7 @@ def _is_paid(session: Session, row: JobRow, by_id: Mapping[str, ReservationRow])
 def _is_part_paid(
     session: Session, reservation: ReservationRow, dataset: Dataset, part: JobPart, *, event: object
 ) -> bool:
-    chain.require_declared(session, tables.account(session, dataset.id), dataset.facts)
+    kept_states.require_declared(session, tables.account(session, dataset.id), dataset.facts)
     accountant = accountants.by_name(statements.highest_cap(session, dataset.id).accountant)
     terms = _terms(dataset, part.price)
     paid = JobPart(

@@ -15,7 +15,7 @@ from app.core.errors import AccountantMismatch, InvalidRequest
 from app.datasets import catalog
 from app.datasets.catalog import Dataset
 from app.db.database import transaction_time
-from app.ledger import chain, reservations, rules, statements, tables
+from app.ledger import kept_states, reservations, rules, statements, tables
 from app.ledger.reservations import NewReservation
 from app.ledger.tables import ReservationRow
 from app.privacy import accountants, declared, events, receipts
@@ -190,7 +190,7 @@ def quote_external(installation: Installation, principal: Principal, reference: 
     """Quotes an external mechanism: its price, and whether the account would admit it. Changes nothing."""
     with installation.database.read() as session:
         dataset = authorized_dataset(session, principal, reference, ATTEST).living()
-        chain.require_declared(session, tables.account(session, dataset.id), dataset.facts)
+        kept_states.require_declared(session, tables.account(session, dataset.id), dataset.facts)
         charge = _priced(session, principal, dataset, body)
     balance, adjacency, delta = charge.balance, dataset.adjacency, Fraction(charge.delta, 10**accountants.DELTA_PLACES)
     return ExternalQuote(

@@ -38,7 +38,7 @@ from app.db.locks import lock_names, lock_rows
 from app.jobs import queue
 from app.jobs.states import UNFINISHED, JobState
 from app.jobs.tables import JobPart, JobRow, part_fields
-from app.ledger import chain, reservations
+from app.ledger import kept_states, reservations
 from app.ledger.reservations import NewReservation
 from app.ledger.tables import AccountRow
 from app.privacy.accountants import SplitDelta
@@ -112,7 +112,7 @@ def read_asked(
         _, dataset_row, role, uploads, account = row
         grants.check(principal, None if role is None else Role(role), roles, kind="dataset")
         dataset = catalog.Dataset(dataset_row)
-        chain.require_declared(session, account, dataset.facts)
+        kept_states.require_declared(session, account, dataset.facts)
         delta = None if account.delta is None else Fraction(account.delta)
         converted_at = SplitDelta(delta, Fraction(account.delta_set_aside or 0)).converted_at
         asked.append(Asked(dataset, catalog.uploads_of_text(uploads), account.accountant, converted_at))

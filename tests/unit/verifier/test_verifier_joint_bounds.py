@@ -8,7 +8,7 @@ import pytest
 
 from app.core import limits
 from app.ledger import tables
-from app.ledger.chain import State
+from app.ledger.state import State
 from app.privacy import joint_loads
 from app.privacy.partitions import ColumnPartition, EpochPartition, HashPartition, Partitions
 from app.verifier import joint_bounds, joint_cells
