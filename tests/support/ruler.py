@@ -244,6 +244,7 @@ class Size:
         return 1_000 * number / self.code_lines
 
 
+@cache
 def size(folder: Path) -> Size:
     """The size of all modules below a folder; comments of ``limits.py``, which has one for each limit, are left out."""
     sizes = [_size_of(path) for path in sorted(folder.rglob("*.py"))]
