@@ -3,12 +3,17 @@
 ``python -m tests.privacy.mutants [MODULE …]`` collects the tests of ``FOLDERS``, notes which functions each of them
 enters, and changes the code of a fork of this process for each mutant; the working tree stays as it is. In the fork
 the tests that enter the changed function run until one fails, first the fast ones and those that noticed other mutants
-of the module. The command prints every mutant that no test notices, and fails if one of them is not in the list of
-``WITHOUT_EFFECT`` with a reason, or if the list names a mutant that is not made any more.
+of the module. Tests that name the module come before all others, which run on what those did not notice. The command
+prints every mutant that no test notices, and fails if one of them is not in the list of ``WITHOUT_EFFECT`` with a
+reason, or if the list names a mutant that is not made any more.
+
+A run that was stopped goes on where it ended: a mutant is not judged again while its module and the test that noticed
+it are as they were. ``--anew`` judges all of them.
 """
 
 from __future__ import annotations
 
+import argparse
 import ast
 import gc
 import hashlib
@@ -21,15 +26,19 @@ import tempfile
 import threading
 import time
 from collections import Counter, defaultdict
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from functools import cache
+from itertools import accumulate
 from pathlib import Path
 from types import CodeType, FunctionType
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import pytest
+from _pytest.runner import call_and_report
 
 from tests.privacy.mutations import ROOT, Mutant, file_of, modules, mutants_of, tree_of
+from tests.support.memory import folder_in_memory
 
 FOLDERS: Final = (
     "tests/privacy",
@@ -80,52 +89,87 @@ WITHOUT_EFFECT: Final = Path(__file__).with_name("mutants_without_effect.json")
 """Reasons, each with the keys of the mutants that no test notices because of it."""
 
 PROGRESS: Final = ROOT / ".pytest_cache" / "mutants.jsonl"
-"""Outcome of every mutant of the last runs: the test that noticed it then is the first one that runs."""
+"""Outcome of every mutant of the last runs, and of what it follows. The test that noticed it then runs first."""
 
 TRACES: Final = PROGRESS.with_name("mutants_tests.pickle")
-"""The functions that each test entered, and the time that it took, for the present code and text of the test."""
+"""The functions that each test entered, and the time that it took, for the text of the test and of what it entered."""
 
-_WORKERS: Final = 2
+SURVIVED: Final = "survived"
+_ENDED: Final = "ended in "
+"""Before the name of a test in which a mutant took too long, or that ended its process."""
+
+_SHARED: Final = ("_migrated_sqlite", "_installation_on_sqlite", "_scene_on_sqlite")
+"""Fixtures of a session that are made once, before all forks: they take longer than most tests.
+
+A mutant that no test notices runs once more with such fixtures of its own, if they enter the changed function."""
+
 _TRACED_TOGETHER: Final = 100
-_LIMIT_S: Final = 15.0
-"""Time of a test of a mutant beyond three times what it takes without a change. An endless loop counts as noticed."""
+_LIMIT_S: Final = 10.0
+"""CPU time of a test of a mutant beyond three times that without a change. An endless loop counts as noticed."""
 
-_MOST_TESTS_S: Final = 120.0
-"""Time of the tests, without a change, that run at most on one mutant."""
+_WAIT_S: Final = 40.0
+"""The same in time of the clock, for a test that waits: a busy machine is slow."""
+
+_MOST_TESTS_S: Final = 60.0
+"""Time of the tests, without a change, that run at most on one mutant, of those that name its module and of others."""
 
 
-def main(names: Sequence[str]) -> int:
+def main(arguments: Sequence[str]) -> int:
     """Runs the mutants of modules, or of all modules; returns the exit status."""
-    mutants = [mutant for module in names or modules() for mutant in mutants_of(module)]
-    return run(mutants, FOLDERS, is_complete=not names)
+    parser = argparse.ArgumentParser(prog="python -m tests.privacy.mutants", description=__doc__.partition("\n")[0])
+    parser.add_argument("modules", metavar="MODULE", nargs="*", help="a dotted name; all modules by default")
+    parser.add_argument("--processes", type=int, default=2, help="how many mutants run at once")
+    parser.add_argument("--anew", action="store_true", help="judge mutants again that were judged in an earlier run")
+    given = parser.parse_args(arguments)
+    mutants = [mutant for module in given.modules or modules() for mutant in mutants_of(module)]
+    is_complete = not given.modules
+    return run(mutants, FOLDERS, is_complete=is_complete, n_processes=given.processes, anew=given.anew)
 
 
-def run(mutants: Sequence[Mutant], folders: Sequence[str], *, is_complete: bool) -> int:
+def run(
+    mutants: Sequence[Mutant], folders: Sequence[str], *, is_complete: bool, n_processes: int = 2, anew: bool = False
+) -> int:
     """Runs mutants against the tests of folders; returns 1 where one survives without a reason, else 0."""
     reasons = {key: group["reason"] for group in json.loads(WITHOUT_EFFECT.read_text()) for key in group["mutants"]}
-    server = _Server([mutant for mutant in mutants if mutant.key not in reasons])
+    unlisted = [mutant for mutant in mutants if mutant.key not in reasons]
+    server = _Server(unlisted, n_processes, _judged(unlisted) if not anew else {})
     options = ["-q", "-s", "--tb=no", "-p", "no:cacheprovider", "-o", "timeout=0", "-o", "addopts="]
     chosen = ["--strict-markers", "--import-mode=importlib", "-m", "not long", "-k", "not postgresql"]
-    if pytest.main([*options, *chosen, *(str(ROOT / folder) for folder in folders)], plugins=[server]):
-        return 2
-    survivors = [mutant.key for mutant in server.mutants if server.outcomes.get(mutant.key, "survived") == "survived"]
+    with tempfile.TemporaryDirectory(dir=folder_in_memory()) as kept:
+        # The folder of a test goes with it: there are thousands, and another run of pytest would take all of them.
+        options += ["-o", "tmp_path_retention_policy=none", f"--basetemp={kept}/tests"]
+        if pytest.main([*options, *chosen, *(str(ROOT / folder) for folder in folders)], plugins=[server]):
+            return 2
+    survivors = [mutant.key for mutant in unlisted if server.outcomes.get(mutant.key, SURVIVED) == SURVIVED]
     stale = reasons.keys() - {mutant.key for mutant in mutants} if is_complete else set()
     for key in survivors:
-        print("SURVIVED", key)
+        print(SURVIVED.upper(), key)
+    for name in server.failing:
+        print("FAILS WITHOUT A CHANGE", name)
     for key in sorted(stale):
         print("NOT MADE ANY MORE", key)
-    n_listed = len(mutants) - len(server.mutants)
-    print(f"{len(mutants)} mutants: {len(server.outcomes) - len(survivors)} noticed, {n_listed} listed and not run")
-    return 1 if survivors or stale else 0
+    for module, made in sorted(Counter(mutant.module for mutant in mutants).items()):
+        of_module = [key for key in survivors if key.startswith(f"{module}:")]
+        n_run = sum(mutant.module == module for mutant in unlisted)
+        print(
+            f"{module}: {made} mutants, {n_run - len(of_module)} noticed, {made - n_run} listed, {len(of_module)} not"
+        )
+    n_listed = len(mutants) - len(unlisted)
+    print(f"{len(mutants)} mutants: {len(unlisted) - len(survivors)} noticed, {n_listed} listed and not run")
+    return 1 if survivors or stale or server.failing else 0
 
 
 class _Server:
     """A plugin of pytest that forks a process for each mutant in place of running the tests."""
 
-    def __init__(self, mutants: Sequence[Mutant]) -> None:
-        self.mutants, self.outcomes = mutants, dict[str, str]()
+    def __init__(self, mutants: Sequence[Mutant], n_processes: int, judged: dict[str, str]) -> None:
+        self.mutants, self.outcomes = mutants, judged
+        self.failing = list[str]()
+        self._n_processes = n_processes
         self._noticed = defaultdict[str, Counter[str]](Counter)
         self._failed = False
+        self._shared = dict[str, set[str]]()
+        self._shared_by = dict[str, set[str]]()
 
     @pytest.hookimpl(trylast=True)
     def pytest_configure(self) -> None:
@@ -139,143 +183,188 @@ class _Server:
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         self._failed = self._failed or report.failed
 
+    def pytest_runtest_call(self, item: Any) -> None:
+        """Notes which fixtures of ``_SHARED`` a test has: only a test that is set up knows it."""
+        self._shared_by[item.nodeid] = self._shared.keys() & item._request._fixture_defs.keys()
+
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
         assert not session.testsfailed, "tests that cannot be collected"
         self._items = {item.nodeid: item for item in session.items}
+        self._share()
         gc.unfreeze()  # frozen objects are not listed
-        self._functions = [value for value in gc.get_objects() if isinstance(value, FunctionType)]
+        self._functions = _functions()
         gc.freeze()  # so that forks share their memory
-        with tempfile.TemporaryDirectory() as folder:
-            self._folder = Path(folder)
-            self._run()
+        PROGRESS.parent.mkdir(exist_ok=True)
+        with tempfile.TemporaryDirectory() as folder, PROGRESS.open("a") as progress:
+            self._folder, self._progress = Path(folder), progress
+            unknown = [mutant for mutant in self.mutants if mutant.key not in self.outcomes]
+            for module in dict.fromkeys(mutant.module for mutant in unknown):
+                self._run([mutant for mutant in unknown if mutant.module == module], is_near=True)
+            survivors = [mutant for mutant in unknown if self.outcomes[mutant.key] == SURVIVED]
+            if survivors:
+                self._run(survivors, is_near=False)
         return True
 
-    def _run(self) -> None:
+    def _share(self) -> None:
+        """Makes the fixtures of ``_SHARED``, and notes which functions they enter."""
+        for name in _SHARED:
+            for item in self._items.values():
+                if item.session._fixturemanager.getfixturedefs(name, item):
+                    with _entered() as entered:
+                        call_and_report(item, "setup", log=False)
+                        item._request.getfixturevalue(name)  # type: ignore[attr-defined]
+                        call_and_report(item, "teardown", log=False, nextitem=item.session)  # see _run_item
+                    self._shared[name] = entered
+                    item._initrequest()  # type: ignore[attr-defined]
+                    break
+
+    def _run(self, mutants: Sequence[Mutant], *, is_near: bool) -> None:
+        """Runs the tests that name the module of a mutant, or all others."""
         began, before = time.monotonic(), _earlier()
-        entered, durations = self._traced()
-        print(f"{len(self._items)} tests without a change: {sum(durations.values()):.0f} s", flush=True)
-        PROGRESS.parent.mkdir(exist_ok=True)
-        waiting, running = list(reversed(self.mutants)), dict[int, tuple[Mutant, Path]]()
-        with PROGRESS.open("a") as progress:
-            while waiting or running:
-                while waiting and len(running) < _WORKERS:
-                    mutant = waiting.pop()
-                    tests = self._tests(mutant, entered, durations, first=before.get(mutant.key))
-                    output = self._folder / str(len(waiting))
-                    running[self._fork(mutant, tests, durations, output)] = (mutant, output)
-                pid, _ = os.wait()
-                with suppress(ProcessLookupError):
-                    os.killpg(pid, signal.SIGKILL)  # what its tests started
-                mutant, output = running.pop(pid)
-                outcome = output.read_text() if output.exists() else "time is up"
-                self.outcomes[mutant.key] = outcome
-                self._noticed[mutant.module][outcome] += 1
-                progress.write(json.dumps([mutant.key, outcome]) + "\n")
-                progress.flush()
-                if outcome == "survived" or len(self.outcomes) % 50 == 0:
-                    print(
-                        f"{time.monotonic() - began:5.0f} s {len(self.outcomes):5} {outcome}: {mutant.key}", flush=True
-                    )
+        waiting, running = list(reversed(mutants)), dict[int, tuple[Mutant, Path]]()
+        chosen = {module: self._chosen(module, is_near=is_near) for module in {mutant.module for mutant in mutants}}
+        entered, durations = self._traced(sorted(set().union(*chosen.values())))
+        n_done, which = 0, "that name the modules" if is_near else "beyond them"
+        print(f"{len(waiting)} mutants, {len(durations)} tests {which}: {sum(durations.values()):.0f} s", flush=True)
+        while waiting or running:
+            while waiting and len(running) < self._n_processes:
+                mutant = waiting.pop()
+                earlier = before.get(mutant.key, "").removeprefix(_ENDED)
+                among = {name: durations[name] for name in chosen[mutant.module] if name in durations}
+                tests, again = self._tests(mutant, entered, among, first=earlier)
+                output = self._folder / str(len(waiting))
+                running[self._fork(mutant, tests, again, durations, output)] = (mutant, output)
+            pid, _ = os.wait()
+            with suppress(ProcessLookupError):
+                os.killpg(pid, signal.SIGKILL)  # what its tests started
+            mutant, output = running.pop(pid)
+            outcome, n_done = output.read_text(), n_done + 1
+            self._note(mutant, outcome)
+            if not is_near or outcome != SURVIVED:
+                self._progress.write(json.dumps([mutant.key, outcome, _basis(mutant, outcome)]) + "\n")
+                self._progress.flush()
+            if outcome.startswith((SURVIVED, _ENDED)) or n_done % 50 == 0:
+                print(f"{time.monotonic() - began:5.0f} s {n_done:5} {outcome}: {mutant.key}", flush=True)
+
+    def _note(self, mutant: Mutant, outcome: str) -> None:
+        self.outcomes[mutant.key] = outcome
+        self._noticed[mutant.module][outcome.removeprefix(_ENDED)] += 1
+
+    def _chosen(self, module: str, *, is_near: bool) -> list[str]:
+        return [name for name, item in self._items.items() if (module in _named(item.path)) == is_near]
 
     def _tests(
-        self, mutant: Mutant, entered: dict[str, set[str]], durations: dict[str, float], *, first: str | None
-    ) -> list[str]:
-        enter = entered[f"{mutant.module}:{mutant.scope}"] or set().union(*(entered[name] for name in _readers(mutant)))
-        noticed = self._noticed[mutant.module]
-        names = sorted(enter, key=lambda name: (name != first, durations[name] / (1 + noticed[name])))
-        total, chosen = 0.0, list[str]()
-        for name in names:
-            total += durations[name]
-            if total > _MOST_TESTS_S and chosen:
-                break
-            chosen.append(name)
-        return chosen
+        self, mutant: Mutant, entered: dict[str, set[str]], durations: dict[str, float], *, first: str
+    ) -> tuple[list[str], list[str]]:
+        """The tests of a mutant, and those that run again with fixtures of their own."""
+        scope, noticed = f"{mutant.module}:{mutant.scope}", self._noticed[mutant.module]
+        scopes = [scope] if _code_of(mutant) in self._functions else _readers(mutant)
+        enter = set().union(*(entered[name] for name in scopes)) & durations.keys()
+        by_time = sorted(enter, key=lambda name: (name != first, durations[name] / (1 + noticed[name])))
+        fixtures = {name for name, entered in self._shared.items() if entered & {*scopes}}
+        again = sorted(
+            (name for name in durations if self._shared_by.get(name, set()) & fixtures), key=durations.__getitem__
+        )
+        return _short(by_time, durations), _short(again, durations)
 
-    def _traced(self) -> tuple[dict[str, set[str]], dict[str, float]]:
+    def _traced(self, names: Sequence[str]) -> tuple[dict[str, set[str]], dict[str, float]]:
         """For each function and module, the tests that enter it; and the duration of each test."""
         kept = pickle.loads(TRACES.read_bytes()) if TRACES.exists() else {}
-        application = _digest(sorted((ROOT / "app").rglob("*.py")))
-        digests = {item.path: application + _digest([item.path]) for item in self._items.values()}
-        kept = {name: trace for name, trace in kept.items() if name not in self._items or trace[0] in digests.values()}
-        unknown = [name for name in self._items if name not in kept]
-        TRACES.parent.mkdir(exist_ok=True)
+        kept = {
+            name: trace
+            for name, trace in kept.items()
+            if name not in self._items or trace[0] == self._text(name, trace[2])
+        }
+        unknown = [name for name in names if name not in kept]
         for begin in range(0, len(unknown), _TRACED_TOGETHER):
-            pids, outputs = list[int](), [self._folder / f"traced.{share}" for share in range(_WORKERS)]
+            pids, outputs = list[int](), [self._folder / f"traced.{share}" for share in range(self._n_processes)]
             for share, output in enumerate(outputs):
                 pids.append(os.fork())
                 if pids[-1] == 0:
-                    self._trace(unknown[begin : begin + _TRACED_TOGETHER][share::_WORKERS], output)
-            for pid, output in zip(pids, outputs, strict=True):
-                if os.waitpid(pid, 0)[1]:
-                    raise pytest.UsageError(f"a test fails without a change: {output.read_bytes()!r}")
+                    self._trace(unknown[begin : begin + _TRACED_TOGETHER][share :: self._n_processes], output)
+            for pid in pids:
+                os.waitpid(pid, 0)
             for output in outputs:
-                for name, (duration, entered) in pickle.loads(output.read_bytes()).items():
-                    kept[name] = (digests[self._items[name].path], duration, entered)
+                for name, (duration, entered, shared) in pickle.loads(output.read_bytes()).items():
+                    kept[name] = (self._text(name, entered), duration, entered, shared)
+                    if shared is None:
+                        del kept[name]
+                        self.failing.append(name)
             TRACES.write_bytes(pickle.dumps(kept))
         tests = defaultdict[str, set[str]](set)
-        for name in self._items:
+        names = [name for name in names if name in kept]
+        for name in names:
+            self._shared_by[name] = kept[name][3]
             for scope in kept[name][2]:
                 tests[scope].add(name)
                 tests[scope.partition(":")[0]].add(name)
-        return tests, {name: kept[name][1] for name in self._items}
+        return tests, {name: kept[name][1] for name in names}
+
+    def _text(self, name: str, entered: set[str]) -> str:
+        """A digest of a test's file and of the files that it entered."""
+        modules = sorted({scope.partition(":")[0] for scope in entered})
+        paths = [self._items[name].path, *map(file_of, modules)]
+        return _digest(tuple(path for path in paths if path.exists()))
 
     def _trace(self, names: list[str], output: Path) -> None:
         _quiet()
-        traces, calls, above = dict[str, tuple[float, set[str]]](), set[CodeType](), f"{ROOT}/app/"
-
-        def note(frame: Any, _event: str, _argument: object) -> None:
-            calls.add(frame.f_code)
-
+        traces = dict[str, tuple[float, set[str], set[str] | None]]()
         for name in names:
             _forget_results()
-            calls.clear()
             began = time.perf_counter()
-            sys.settrace(note)
-            threading.settrace(note)
-            self._run_item(name)
-            sys.settrace(None)
-            entered = {
-                f"{code.co_filename[len(str(ROOT)) + 1 : -3].replace('/', '.')}:{_outer(code)}"
-                for code in calls
-                if code.co_filename.startswith(above)
-            }
-            traces[name] = (time.perf_counter() - began, entered)
+            with _entered() as entered:
+                self._run_item(name)
+            traces[name] = (time.perf_counter() - began, entered, self._shared_by.get(name, set()))
             if self._failed:
-                output.write_bytes(pickle.dumps(name))
-                os._exit(1)
+                traces[name], self._failed = (*traces[name][:2], None), False
         output.write_bytes(pickle.dumps(traces))
         os._exit(0)
 
-    def _fork(self, mutant: Mutant, tests: list[str], durations: dict[str, float], output: Path) -> int:
+    def _fork(
+        self, mutant: Mutant, tests: list[str], again: list[str], durations: dict[str, float], output: Path
+    ) -> int:
         pid = os.fork()
         if pid:
             return pid
-        outcome = "survived"
+        outcome = _ENDED
         try:
             gc.disable()
             os.setpgid(0, 0)
             _quiet()
-            signal.signal(signal.SIGALRM, signal.SIG_DFL)  # ends the fork
+            for number in (signal.SIGALRM, signal.SIGPROF):
+                signal.signal(number, signal.SIG_DFL)  # ends the fork
             _forget_results()
-            is_imported = _apply(mutant, self._functions)
-            for test in tests if is_imported else []:
-                signal.alarm(int(_LIMIT_S + 3 * durations[test]))
-                self._run_item(test)
-                if self._failed:
-                    outcome = test
-                    break
-            outcome = outcome if is_imported else "import"
+            outcome = self._outcome(mutant, tests, again, durations, output)
         finally:
             output.write_text(outcome)
             os._exit(0)
+
+    def _outcome(
+        self, mutant: Mutant, tests: list[str], again: list[str], durations: dict[str, float], output: Path
+    ) -> str:
+        """The test that notices a mutant; ``import`` if its module cannot be imported."""
+        if not _apply(mutant, self._functions):
+            return "import"
+        for is_again, names in enumerate((tests, again)):
+            if is_again and names:
+                self._items[names[0]].session._setupstate.teardown_exact(None)
+            for name in names:
+                output.write_text(_ENDED + name)
+                signal.alarm(int(_WAIT_S + 3 * durations[name]))
+                signal.setitimer(signal.ITIMER_PROF, _LIMIT_S + 3 * durations[name])
+                self._run_item(name)
+                if self._failed:
+                    return name
+        return SURVIVED
 
     def _run_item(self, name: str) -> None:
         from tests.support import chance  # which pytest loads first, so that it can rewrite its assertions
 
         item = self._items[name]
         item.config.stash[chance._KEYS]._process_id = os.getpid()
-        item.config.hook.pytest_runtest_protocol(item=item, nextitem=None)
+        # As if the session came next, so that what was made for it stays.
+        item.config.hook.pytest_runtest_protocol(item=item, nextitem=item.session)
 
 
 def _quiet() -> None:
@@ -295,8 +384,64 @@ def _forget_results() -> None:
                         clear()
 
 
-def _digest(paths: Sequence[Path]) -> str:
+@contextmanager
+def _entered() -> Iterator[set[str]]:
+    """The functions of the application that a block enters, in any thread."""
+    calls, above, entered = set[CodeType](), f"{ROOT}/app/", set[str]()
+
+    def note(frame: Any, _event: str, _argument: object) -> None:
+        calls.add(frame.f_code)
+
+    sys.settrace(note)
+    threading.settrace(note)
+    try:
+        yield entered
+    finally:
+        sys.settrace(None)
+        threading.settrace(None)
+        entered |= {
+            f"{code.co_filename[len(str(ROOT)) + 1 : -3].replace('/', '.')}:{_outer(code)}"
+            for code in calls
+            if code.co_filename.startswith(above)
+        }
+
+
+def _short(names: Sequence[str], durations: Mapping[str, float]) -> list[str]:
+    """The first tests that take ``_MOST_TESTS_S`` together."""
+    until = accumulate(durations[name] for name in names)
+    return [name for name, total in zip(names, until, strict=True) if total <= _MOST_TESTS_S or name == names[0]]
+
+
+@cache
+def _named(path: Path) -> frozenset[str]:
+    """The modules that a file of tests names, with what it imports of the tests and the fixtures above it."""
+    files, names = [path, *(folder / "conftest.py" for folder in path.parents if ROOT in folder.parents)], set[str]()
+    seen = set[Path]()
+    while files:
+        file = files.pop()
+        if file in seen or not file.exists():
+            continue
+        seen.add(file)
+        for node in ast.walk(ast.parse(file.read_text())):
+            own = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            if isinstance(node, ast.ImportFrom):
+                own = [f"{node.module}", *(f"{node.module}.{alias.name}" for alias in node.names)]
+            names.update(own)
+            files += [file_of(name) for name in own if name.startswith("tests.")]
+    return frozenset(names)
+
+
+@cache
+def _digest(paths: tuple[Path, ...]) -> str:
     return hashlib.sha256(b"".join(path.read_bytes() for path in paths)).hexdigest()
+
+
+def _basis(mutant: Mutant, outcome: str) -> str:
+    """A digest of the texts that an outcome follows from: of all for a survivor, else of the module and of the test."""
+    if outcome == SURVIVED:
+        return _digest(tuple(sorted([*(ROOT / "app").rglob("*.py"), *(ROOT / "tests").rglob("*.py")])))
+    test = ROOT / outcome.removeprefix(_ENDED).partition("::")[0]
+    return _digest((file_of(mutant.module), *([test] if test.is_file() else [])))
 
 
 def _outer(code: CodeType) -> str:
@@ -308,7 +453,23 @@ def _codes(code: CodeType) -> list[CodeType]:
     return [code, *(inner for const in code.co_consts if isinstance(const, CodeType) for inner in _codes(const))]
 
 
-def _apply(mutant: Mutant, functions: Sequence[FunctionType]) -> bool:
+_Functions: TypeAlias = dict[tuple[str, str], list[FunctionType]]
+"""Functions of a process, by file and qualified name."""
+
+
+def _functions() -> _Functions:
+    functions = defaultdict[tuple[str, str], list[FunctionType]](list)
+    for value in gc.get_objects():
+        if isinstance(value, FunctionType) and value.__code__.co_filename.startswith(f"{ROOT}/app/"):
+            functions[value.__code__.co_filename, value.__code__.co_qualname].append(value)
+    return dict(functions)
+
+
+def _code_of(mutant: Mutant) -> tuple[str, str]:
+    return str(file_of(mutant.module)), mutant.scope
+
+
+def _apply(mutant: Mutant, functions: _Functions) -> bool:
     """Changes one of the functions of this process, or a constant wherever it was imported.
 
     What other constants were computed from it at import stays; they are changed on their own.
@@ -318,13 +479,10 @@ def _apply(mutant: Mutant, functions: Sequence[FunctionType]) -> bool:
     """
     tree, path = tree_of(mutant), str(file_of(mutant.module))
     changed = {(code.co_qualname, code.co_firstlineno): code for code in _codes(compile(tree, path, "exec"))}
-    is_function = False
-    for function in functions:
+    for function in functions.get(_code_of(mutant), []):
         code = function.__code__
-        if code.co_filename == path and code.co_qualname == mutant.scope:
-            function.__code__ = changed[(code.co_qualname, code.co_firstlineno)]
-            is_function = True
-    if is_function:
+        function.__code__ = changed[(code.co_qualname, code.co_firstlineno)]
+    if _code_of(mutant) in functions:
         return True
     module = sys.modules[mutant.module]
     [statement] = [
@@ -356,9 +514,20 @@ def _targets(node: ast.Assign | ast.AnnAssign) -> list[ast.expr]:
 
 
 def _earlier() -> dict[str, str]:
+    """The last outcome of each mutant of earlier runs."""
+    return {key: outcome for key, outcome, _ in _lines()}
+
+
+def _judged(mutants: Sequence[Mutant]) -> dict[str, str]:
+    """Outcomes of earlier runs from texts that are as they were."""
+    by_key = {mutant.key: mutant for mutant in mutants}
+    return {key: outcome for key, outcome, basis in _lines() if key in by_key and basis == _basis(by_key[key], outcome)}
+
+
+def _lines() -> list[tuple[str, str, str]]:
     if not PROGRESS.exists():
-        return {}
-    return dict(json.loads(line) for line in PROGRESS.read_text().splitlines())
+        return []
+    return [(key, outcome, basis) for key, outcome, basis in map(json.loads, PROGRESS.read_text().splitlines())]
 
 
 if __name__ == "__main__":

@@ -6,7 +6,8 @@ call's own arguments, assignments to the names in them, tests of the branches an
 and functions of the module that they call. In the modules of ``WHOLE`` everything is changed.
 
 Two kinds of changes are made: of numbers, operators and order (:func:`_replacements`), and of what belongs together
-(:func:`_omissions`): a part of a key, an argument, a row, a comparison or a check is left out.
+(:func:`_omissions`): a part of a key, an argument, a row, a comparison or a check is left out, an act on several is
+done to the first alone, or copies share their original.
 """
 
 import ast
@@ -331,7 +332,7 @@ def _replacements(node: ast.AST) -> Iterator[str]:  # noqa: C901 - one line for 
                     if not any(isinstance(side, ast.Call) and _name(side.func) in NOISE for side in (left, right)):
                         yield f"({first}) {'-' if isinstance(operator, ast.Add) else '+'} ({second})"
                     yield first
-                case ast.Mult():
+                case ast.Mult() | ast.BitOr() | ast.BitAnd():
                     yield first
                     yield second
                 case ast.Div() | ast.FloorDiv() | ast.Pow() | ast.LShift() | ast.RShift() | ast.Mod():
@@ -466,9 +467,11 @@ def _omissions(node: ast.AST, roles: set[str], *, reads_rows: bool) -> Iterator[
     if FILTER in roles:
         yield "True"
     if LOOP in roles:
-        yield f"[*{text}][:-1]"
+        yield f"{_members(node)}[:-1]"
+        yield f"{_members(node)}[:1]"
         if reads_rows:
             yield f"{_UNTIL_MANY_ROWS}({text})"
+    yield from _of_one(node)
     match node:
         case ast.Tuple(members, ast.Load()) if len(members) > 1 and not any(isinstance(m, ast.Slice) for m in members):
             yield from _parts_of_key(members, roles)
@@ -493,6 +496,29 @@ def _omissions(node: ast.AST, roles: set[str], *, reads_rows: bool) -> Iterator[
             yield f"min({text}, {MOST_ROWS})"
         case ast.Call():
             yield from _calls_with_less(node, reads_rows=reads_rows)
+
+
+def _of_one(node: ast.AST) -> Iterator[str]:
+    """Where something is done to each of several, the first alone; and where something is copied, the original."""
+    match node:
+        case ast.Call(ast.Name("list" | "tuple" | "set" | "frozenset" | "dict" | "sorted"), [members]) | ast.Call(
+            ast.Attribute(attr="in_" | "extend" | "update" | "union"), [members]
+        ):
+            yield _with(node, 0, f"{_members(members)}[:1]")
+    match node:
+        case ast.Call(ast.Attribute(original, "copy" | "deepcopy"), []):
+            yield ast.unparse(original)
+        case ast.Call(ast.Attribute(attr="copy" | "deepcopy") | ast.Name("copy" | "deepcopy"), [original]):
+            yield ast.unparse(original)
+        case ast.Call(ast.Name("list" | "set" | "dict"), [ast.Name() | ast.Attribute() as original], []):
+            yield ast.unparse(original)
+        case ast.List([ast.Starred(original)], ast.Load()) | ast.Dict([None], [original]):
+            yield ast.unparse(original)
+
+
+def _members(several: ast.AST) -> str:
+    """The list of the members of an expression."""
+    return ast.unparse(ast.List([ast.Starred(several)]))  # type: ignore[arg-type]  # an expression by its role
 
 
 def _parts_of_key(members: list[ast.expr], roles: set[str]) -> Iterator[str]:

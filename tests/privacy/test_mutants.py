@@ -17,7 +17,9 @@ ELSEWHERE = "app.forests.algorithms.nbrt.grow"
 """A module that growth of ``rdt-ta`` does not enter."""
 
 
-def run(folder: Path, module: str, *, listed: list[str], part: str = "", is_complete: bool = False) -> tuple[int, str]:
+def run(
+    folder: Path, module: str, *, listed: list[str], part: str = "", is_complete: bool = False, anew: bool = False
+) -> tuple[int, str]:
     """Runs the first mutants of a module, with a part of their keys, against ``TEST`` alone and other reasons."""
     (folder / "reasons.json").write_text(json.dumps([{"reason": "harmless", "mutants": listed}]))
     program = f"""
@@ -27,7 +29,7 @@ folder = pathlib.Path({str(folder)!r})
 mutants.WITHOUT_EFFECT = folder / "reasons.json"
 mutants.PROGRESS, mutants.TRACES = folder / "mutants.jsonl", folder / "traces"
 chosen = [mutant for mutant in mutants.mutants_of({module!r}) if {part!r} in mutant.key][:4]
-sys.exit(mutants.run(chosen, [{TEST!r}], is_complete={is_complete}))
+sys.exit(mutants.run(chosen, [{TEST!r}], is_complete={is_complete}, anew={anew}))
 """
     done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=False)
     return done.returncode, done.stdout + done.stderr
@@ -39,6 +41,13 @@ def test_a_doubled_scale_is_made_and_noticed(tmp_path: Path) -> None:
     status, output = run(tmp_path, NOISE, listed=[], part="inverse_scale=2 * event.inverse_scale")
     assert status == 0, output
     assert "1 mutants: 1 noticed, 0 listed" in output
+    assert "1 mutants, 1 tests beyond them" in output
+
+    status, output = run(tmp_path, NOISE, listed=[], part="inverse_scale=2 * event.inverse_scale")
+    assert "beyond them" not in output, "judged in the first run"
+    assert "1 mutants: 1 noticed, 0 listed" in output
+    status, output = run(tmp_path, NOISE, listed=[], part="inverse_scale=2 * event.inverse_scale", anew=True)
+    assert "1 mutants, 1 tests beyond them" in output
 
 
 def test_a_survivor_without_a_reason_fails_and_so_does_a_reason_without_a_mutant(tmp_path: Path) -> None:
@@ -88,6 +97,13 @@ OMISSIONS = {
     "a condition of a query": ("def f(q, a, b): return q.where(a, b)", "q.where(b)"),
     "the only condition of a query": ("def f(q, a): return q.where(a)", "q"),
     "the last of what is read": ("def f(s): return [a for a in s]", "[*s][:-1]"),
+    "all but the first of what is read": ("def f(s, t):\n for a in s or t: g(a)", "[*(s or t)][:1]"),
+    "all but the first of a list": ("def f(s): return list(s.all())", "list([*s.all()][:1])"),
+    "all but the first of what a query names": ("def f(q, ids): return q.id.in_(ids)", "q.id.in_([*ids][:1])"),
+    "the second of two sets": ("def f(a, b): return a | b", "a"),
+    "the copy of an object": ("def f(a): return a.copy()", "a"),
+    "the copy of a dictionary": ("def f(a): return {**a}", "a"),
+    "the copy of a list": ("def f(a): return list(a.members)", "a.members"),
     "one of two comparisons": ("def f(a, b): return (a.x, a.y) == (b.x, b.y)", "(a.x,) == (b.x,)"),
     "one comparison of a chain": ("def f(a, b, c): return a < b < c", "b < c"),
     "a refusal": ("def f(a, b):\n if a != b:\n  a.log()\n  raise E", "pass"),
