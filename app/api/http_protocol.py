@@ -18,12 +18,11 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 from uvicorn.server import ServerState
 
 from app.api import problems
-from app.api.authentication import prediction_of
+from app.api.authentication import Prediction, prediction_of
 from app.api.capacity import Client
 from app.core import limits
 from app.core.errors import GrovekeeperError, MalformedRequest, TooManyRequests
 
-_FRAMING = frozenset({b"host", b"transfer-encoding", b"content-length"})
 _PIECE_BYTES = 16 * 1024
 """The parser takes so many bytes at a time: what it has taken of a head is then counted before it takes more."""
 
@@ -31,7 +30,7 @@ _HOST = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._~!$&'(
 """The characters of a host and a port (RFC 3986)."""
 
 
-AtOnce: TypeAlias = Callable[[Scope, bytes], tuple[list[tuple[bytes, bytes]], bytes] | None]
+AtOnce: TypeAlias = Callable[[Prediction, Scope, bytes], tuple[list[tuple[bytes, bytes]], bytes] | None]
 """Answers a small prediction, given its scope and its body, with header fields and a body; ``None``: a task has to."""
 
 _UNREADABLE = MalformedRequest("the request cannot be read")
@@ -103,7 +102,8 @@ class BoundedHttp(HttpToolsProtocol):
     def __init__(self, *arguments: Any, at_once: AtOnce | None = None, **options: Any) -> None:
         super().__init__(*arguments, **options)
         self._at_once = at_once
-        self._held: RequestResponseCycle | None = None
+        self._held: tuple[RequestResponseCycle, Prediction] | None = None
+        self._hold_ends_s = 0.0
         self._hold: TimerHandle | None = None
         self._n_head_bytes = 0
         self._is_in_head = False
@@ -149,7 +149,7 @@ class BoundedHttp(HttpToolsProtocol):
                 self.refuse(_too_long("the head of the request", limits.MAX_REQUEST_HEAD_BYTES))
                 return
         if self._held is not None:
-            self._answer_held(self._held)
+            self._answer_held(*self._held)
         if self._waits_for_client():
             self._start_deadline()
 
@@ -182,18 +182,17 @@ class BoundedHttp(HttpToolsProtocol):
         lines = [b"%s: %s\r\n" % field for field in (*fields, (b"connection", b"close"))]
         return b"%s %s HTTP/%s\r\n%s\r\n" % (method, self.url, version, b"".join(lines))
 
-    def _answer_held(self, cycle: RequestResponseCycle) -> None:
+    def _answer_held(self, cycle: RequestResponseCycle, addressed: Prediction) -> None:
         """Answers the prediction whose body was waited for, or starts its task."""
         if cycle.more_body and len(cycle.body) <= limits.MAX_BYTES_AT_ONCE:
             return
-        if self._hold is not None:
-            self._hold.cancel()
         # Of several requests, each waits for the task of the one before; and a client that does not read has to wait.
         is_alone = cycle is self.cycle and not cycle.more_body and not self.flow.write_paused
         scope: Any = cycle.scope
-        answer = self._at_once(scope, bytes(cycle.body)) if is_alone and self._at_once is not None else None
+        at_once = self._at_once if is_alone else None
+        answer = None if at_once is None else at_once(addressed, scope, bytes(cycle.body))
         if answer is None:
-            self._start_held()
+            self._start_held(cycle)
             return
         self._held = None
         fields, body = answer
@@ -205,11 +204,18 @@ class BoundedHttp(HttpToolsProtocol):
         if not cycle.keep_alive:
             self.transport.close()
 
-    def _start_held(self) -> None:
-        """Starts the task of the prediction whose body was waited for, if it was not answered."""
-        cycle, self._held = self._held, None
-        if cycle is not None:
-            super()._start_asgi_task(cycle, self.app)
+    def _end_hold(self) -> None:
+        self._hold = None
+        if self._held is None:
+            return
+        if self.loop.time() < self._hold_ends_s:  # of a later request than that of the timer
+            self._hold = self.loop.call_at(self._hold_ends_s, self._end_hold)
+        else:
+            self._start_held(self._held[0])
+
+    def _start_held(self, cycle: RequestResponseCycle) -> None:
+        self._held = None
+        super()._start_asgi_task(cycle, self.app)
 
     def on_message_complete(self) -> None:
         if self._head_again:
@@ -228,7 +234,10 @@ class BoundedHttp(HttpToolsProtocol):
             self._stop_parser(MalformedRequest(f"the request has more than {limits.MAX_REQUEST_FIELDS} header fields"))
         if len(value) > limits.MAX_REQUEST_FIELD_BYTES:
             self._stop_parser(_too_long("a header field", limits.MAX_REQUEST_FIELD_BYTES))
-        super().on_header(name, value)
+        name = name.lower()  # from here as uvicorn does, without a second call for each field
+        if name == b"expect" and value.lower() == b"100-continue":
+            self.expect_100_continue = True
+        self.headers.append((name, value))
 
     def on_headers_complete(self) -> None:
         if self.parser.should_upgrade() and self.parser.get_method() != b"CONNECT":
@@ -249,13 +258,16 @@ class BoundedHttp(HttpToolsProtocol):
         """
         if len(self.url.partition(b"?")[0]) > limits.MAX_PATH_BYTES:  # before its percent signs are decoded
             self._stop_parser(_too_long("the path", limits.MAX_PATH_BYTES))
-        framing = [(name, value) for name, value in self.headers if name in _FRAMING]
         version = self.parser.get_http_version()
-        hosts = [value for name, value in framing if name == b"host"]
-        codings = [value.lower() for name, value in framing if name == b"transfer-encoding"]
+        hosts, codings = [], []
+        for name, value in self.headers:
+            if name == b"host":
+                hosts.append(value)
+            elif name == b"transfer-encoding":
+                codings.append(value.lower())
         if version not in ("1.0", "1.1") or (version == "1.0" and codings):
             raise ValueError("a version of HTTP that is not served")
-        if len(hosts) > 1 or (version == "1.1" and not hosts) or any(host.translate(None, _HOST) for host in hosts):
+        if len(hosts) > 1 or (version == "1.1" and not hosts) or b"".join(hosts).translate(None, _HOST):
             raise ValueError("not one host")
         if codings and codings != [b"chunked"]:
             raise ValueError("an encoding of the body that is not read")
@@ -296,11 +308,14 @@ class BoundedHttp(HttpToolsProtocol):
         scope: Any = cycle.scope
         self._client = scope["state"]["client"] = Client()
         waits_for_body = cycle.more_body and not cycle.waiting_for_100_continue
-        if self._at_once is not None and waits_for_body and prediction_of(scope) is not None:
-            self._held = cycle
-            self._hold = self.loop.call_later(limits.BODY_AFTER_HEAD_S, self._start_held)
-        else:
+        addressed = prediction_of(scope) if waits_for_body and self._at_once is not None else None
+        if addressed is None:
             super()._start_asgi_task(cycle, app)
+            return
+        self._held = cycle, addressed
+        self._hold_ends_s = self.loop.time() + limits.BODY_AFTER_HEAD_S
+        if self._hold is None:  # one timer serves many requests, as that of the head does
+            self._hold = self.loop.call_at(self._hold_ends_s, self._end_hold)
 
     def refuse(self, error: GrovekeeperError) -> None:
         """Answer and close, or only close where the answer would look like that of an earlier request."""

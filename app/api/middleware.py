@@ -16,7 +16,6 @@ from collections import Counter
 from collections.abc import Awaitable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property, lru_cache, partial
-from http import HTTPStatus
 from typing import Any, Protocol, TypeAlias
 
 from fastapi import FastAPI
@@ -46,7 +45,7 @@ from app.api.authentication import (
 from app.api.capacity import CLIENT, Capacities, Client, Work, is_administration
 from app.api.metrics import Metrics
 from app.api.pages.rendering import page_of, unexpected
-from app.api.requests import check_head_of_body, check_query, read_body
+from app.api.requests import check_media_type, check_query, read_body
 from app.core import limits, stamps
 from app.core.errors import GrovekeeperError, InvalidRequest, NotFound, TooManyRequests, Unavailable
 from app.core.logging import about
@@ -142,10 +141,10 @@ class Predictions:
             return None
         asked = self._installation, principal, addressed.model
         if addressed.route != PREDICT:
-            check_head_of_body(scope, limits.MAX_BYTES_AT_ONCE, _OTHERS[addressed.route])
+            check_media_type(scope, _OTHERS[addressed.route])
             inferred = infer_at_once(*asked, addressed.version, body, json_lengths=_json_lengths(scope))
             return None if inferred is None else _inferred(inferred)
-        check_head_of_body(scope, limits.MAX_BYTES_AT_ONCE)
+        check_media_type(scope)
         if _form_of_answer(scope, PredictionForm.JSON) is not PredictionForm.JSON:
             return None
         answer = answer_at_once(*asked, body)
@@ -245,7 +244,7 @@ class EveryRequest:
         route = getattr(scope.get("route"), "path", "")
         method = scope["method"] if scope["method"] in _METHODS else "OTHER"
         self._metrics.requests.add((method, route, str(status)))
-        is_answered = HTTPStatus.OK <= status < HTTPStatus.BAD_REQUEST
+        is_answered = 200 <= status < 400  # the library's names of them are slow calls
         if method == "POST" and is_answered and route in _KINDS:  # quick refusals would hide slow answers
             self._metrics.durations.add(_KINDS[route], took_ns / 1e9)
         principal: Principal | None = scope["state"].get("principal")
@@ -258,19 +257,18 @@ class EveryRequest:
         if self._spans is not None:
             self._spans.record(scope, status=status, began_ns=began_at_ns, ended_ns=began_at_ns + took_ns)
 
-    def at_once(self, scope: Scope, body: bytes) -> _Parts | None:
+    def at_once(self, addressed: Prediction, scope: Scope, body: bytes) -> _Parts | None:
         """Answers a small prediction on the event loop, because nothing waits or takes long.
 
         Returns:
             Header fields and body; ``None`` if :meth:`__call__` has to answer, which also says what is wrong.
         """
         began_at_ns, began_ns = time.time_ns(), time.monotonic_ns()
-        addressed, principal = prediction_of(scope), self._authentication.known(scope)
-        if addressed is None or principal is None:
+        principal = self._authentication.known(scope)
+        if principal is None or not self._is_seat_free(principal.key_id):  # no other request takes it meanwhile
             return None
         try:
-            with self._seat(principal.key_id, is_administration=False):
-                answer = self._predictions.at_once(addressed, principal, scope, body)
+            answer = self._predictions.at_once(addressed, principal, scope, body)
         except Exception:  # noqa: BLE001  # the task that answers instead meets it again, and answers and logs it
             return None
         if answer is None:
@@ -340,6 +338,10 @@ class EveryRequest:
             else:
                 await self._predictions.answer(prediction, scope, receive, answered)
 
+    def _is_seat_free(self, key_id: str, *, is_administration: bool = False) -> bool:
+        is_free = self._n_in_flight < limits.MAX_REQUESTS_IN_FLIGHT or is_administration
+        return is_free and self._in_flight.get(key_id, 0) < limits.MAX_REQUESTS_PER_KEY
+
     @contextmanager
     def _seat(self, key_id: str, *, is_administration: bool) -> Iterator[None]:
         """Counts a request among those of a key.
@@ -347,9 +349,7 @@ class EveryRequest:
         Raises:
             TooManyRequests: too many requests in flight.
         """
-        if self._in_flight[key_id] >= limits.MAX_REQUESTS_PER_KEY:
-            raise TooManyRequests
-        if self._n_in_flight >= limits.MAX_REQUESTS_IN_FLIGHT and not is_administration:
+        if not self._is_seat_free(key_id, is_administration=is_administration):
             raise TooManyRequests
         self._in_flight[key_id] += 1
         self._n_in_flight += 1

@@ -21,6 +21,7 @@ from fastapi.dependencies.models import Dependant
 from fastapi.routing import APIRoute
 from fastapi.security import HTTPBearer
 from pydantic import BaseModel, ValidationError
+from starlette.datastructures import Headers
 from starlette.requests import ClientDisconnect
 from starlette.types import Message, Receive, Scope
 
@@ -48,7 +49,6 @@ from app.wire.models import AliasHistory, AliasOut
 from app.wire.rules import RulesOut
 
 _JSON_TYPES = ["application/json"]
-_BODY_HEADERS = frozenset({b"content-length", b"content-type", b"content-encoding"})
 _LENGTH_DIGITS = 20
 _KEY = re.compile(rf"[\x21-\x7e]{{1,{limits.MAX_IDEMPOTENCY_KEY_CHARS}}}")
 # The middleware authenticates; this documents it.
@@ -153,7 +153,7 @@ class BodyRoute(APIRoute):
             keeps = body is not Body.UPLOAD  # which goes to a file as it arrives
             counted = BodyRequest(request.scope, request.receive, max_bytes=body.max_bytes, keeps=keeps)
             if model is not None:
-                _check_media_type(counted.headers.get("content-type"), counted.headers.get("content-encoding"))
+                check_media_type(request.scope)
                 text = await counted.body()
             async with nullcontext() if is_async else capacities(request).turn(work):
                 if model is not None:
@@ -166,16 +166,11 @@ class BodyRoute(APIRoute):
 async def read_body(
     scope: Scope, receive: Receive, max_bytes: int, other_types: tuple[str, ...] = ()
 ) -> tuple[str, bytes]:
-    """Reads media type and body of a request that has no route of the framework; see :func:`check_head_of_body`."""
-    media_type = check_head_of_body(scope, max_bytes, other_types)
-    return media_type, await _whole(_Incoming(scope, receive, max_bytes))
-
-
-def check_head_of_body(scope: Scope, max_bytes: int, other_types: tuple[str, ...] = ()) -> str:
-    """Checks what the head of a request says about its body, and returns the media type.
+    """Reads media type and body of a request that has no route of the framework.
 
     Args:
         scope: of the request.
+        receive: of the request.
         max_bytes: of the body.
         other_types: accepted media types besides JSON.
 
@@ -183,13 +178,28 @@ def check_head_of_body(scope: Scope, max_bytes: int, other_types: tuple[str, ...
         TooLarge: the body has too many bytes.
         UnsupportedMediaType: the body is neither plain JSON nor of another accepted type.
     """
+    _check_length(Headers(scope=scope).get("content-length"), max_bytes)
+    media_type = check_media_type(scope, other_types)
+    return media_type, await _whole(_Incoming(scope, receive, max_bytes))
+
+
+def check_media_type(scope: Scope, other_types: tuple[str, ...] = ()) -> str:
+    """Checks that a body is plain JSON or of another accepted type, and returns its type.
+
+    Raises:
+        UnsupportedMediaType: another type, or an encoded body.
+    """
     # Starlette's Headers and Request take longer than a prediction. As there, the first field of a name counts.
-    fields: dict[bytes, str] = {}
-    for name, value in scope["headers"]:
-        if name in _BODY_HEADERS and name not in fields:
-            fields[name] = value.decode("latin-1")
-    _check_length(fields.get(b"content-length"), max_bytes)
-    return _check_media_type(fields.get(b"content-type"), fields.get(b"content-encoding"), other_types)
+    fields: dict[bytes, bytes] = dict(reversed(scope["headers"]))
+    media_type = _media_type(fields.get(b"content-type", b"application/json"))
+    if media_type not in ("application/json", *other_types) and not (
+        media_type.startswith("application/") and media_type.endswith("+json")
+    ):
+        raise UnsupportedMediaType([*_JSON_TYPES, *other_types])
+    encoding = fields.get(b"content-encoding")
+    if encoding is not None and encoding.strip().lower() != b"identity":
+        raise UnsupportedMediaType([*_JSON_TYPES, *other_types], is_encoded=True)
+    return media_type
 
 
 async def _whole(receive: Receive) -> bytes:
@@ -212,25 +222,9 @@ def _check_length(declared: str | None, max_bytes: int) -> None:
         raise TooLarge("the body", max_bytes)
 
 
-def _check_media_type(declared: str | None, encoding: str | None, others: tuple[str, ...] = ()) -> str:
-    """Reject a body that is neither plain JSON nor of another accepted type, and return its type.
-
-    Raises:
-        UnsupportedMediaType: another type, or an encoded body.
-    """
-    media_type = "application/json" if declared is None else _media_type(declared)
-    if media_type not in ("application/json", *others) and not (
-        media_type.startswith("application/") and media_type.endswith("+json")
-    ):
-        raise UnsupportedMediaType([*_JSON_TYPES, *others])
-    if encoding is not None and encoding.strip().lower() != "identity":
-        raise UnsupportedMediaType([*_JSON_TYPES, *others], is_encoded=True)
-    return media_type
-
-
 @lru_cache(maxsize=64)
-def _media_type(field: str) -> str:
-    return field.partition(";")[0].strip().lower()
+def _media_type(field: bytes) -> str:
+    return field.decode("latin-1").partition(";")[0].strip().lower()
 
 
 def _read(model: type[BaseModel], text: bytes, max_nodes: int) -> tuple[Any, BaseModel]:

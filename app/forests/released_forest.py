@@ -14,7 +14,6 @@ import secrets
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, is_dataclass
 from typing import Any, cast
-from weakref import WeakKeyDictionary
 
 import numpy as np
 import rfc8785
@@ -118,7 +117,7 @@ def is_prepared(forest: Forest, schema: Schema) -> bool:
 
 def memory_bytes(forest: Forest) -> int:
     """Bytes of the arrays of a forest, and of those that its read-outs keep, which may be several times as many."""
-    known = _predictors.get(forest)
+    known: _Predictor | None = vars(forest).get(_PREDICTOR)
     kept = () if known is None else tuple(known.kept_bytes.values())
     return sum(array.nbytes for array in forest.arrays.values()) + sum(kept)
 
@@ -146,7 +145,7 @@ def _arrays(kept: object) -> Iterator[NDArray[Any]]:
 
 @dataclass(frozen=True)
 class _Predictor:
-    """What the predictions of a forest share. It holds no reference to the forest, so that the forest can be freed.
+    """What the predictions of a forest share, kept with the forest. It does not refer to it, which would keep both.
 
     Attributes:
         schema: public.
@@ -161,13 +160,14 @@ class _Predictor:
     kept_bytes: dict[str, int] = field(default_factory=dict)
 
 
-_predictors: WeakKeyDictionary[Forest, _Predictor] = WeakKeyDictionary()
+_PREDICTOR = "predictor"
+"""Its name among the attributes of a forest, where it is found faster than in a dictionary of weak references."""
 
 
 def _predictor(forest: Forest, schema: Schema) -> _Predictor:
-    known = _predictors.get(forest)
-    if known is None or known.schema != schema:
-        known = _predictors[forest] = _Predictor(schema, RequestRows(schema))
+    known: _Predictor | None = vars(forest).get(_PREDICTOR)
+    if known is None or (known.schema is not schema and known.schema != schema):
+        known = vars(forest)[_PREDICTOR] = _Predictor(schema, RequestRows(schema))
     return known
 
 

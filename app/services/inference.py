@@ -367,7 +367,7 @@ def _predicted(
     model: PredictingModel, name: str, request: InferenceRequest, columns: Mapping[str, Cells]
 ) -> InferenceAnswer:
     wanted = _wanted(request)
-    offered = forests.read_outs(model.artifact.forest)
+    offered = forests.read_outs(model.forest)
     if request.read_out not in (None, *offered):
         raise InvalidRequest.at("/parameters/read_out", "unknown-choice", accepted=offered)
     predicted = model.predict(_sanitised(model, columns), read_out=request.read_out)
@@ -380,7 +380,7 @@ def _predicted(
 def _sanitised(model: PredictingModel, columns: Mapping[str, Cells]) -> SanitisedColumns:
     lists = {name: values for name, values in columns.items() if isinstance(values, list)}
     if len(lists) == len(columns):
-        return forests.sanitised_columns(model.artifact.forest, model.schema, lists, at="/inputs")
+        return forests.sanitised_columns(model.forest, model.schema, lists, at="/inputs")
     cells = {
         name: JsonCells(values) if isinstance(values, list) else NumberCells(values) for name, values in columns.items()
     }

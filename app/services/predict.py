@@ -9,7 +9,6 @@ import codecs
 import json
 import math
 from collections.abc import Set
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, NamedTuple
 
@@ -24,9 +23,9 @@ from app.core import json_text, limits
 from app.core.errors import InvalidRequest, NotFound, TooLarge
 from app.core.logging import Tally
 from app.forests import released_forest as forests
+from app.forests.contract.plan import Forest
 from app.forests.data.sanitiser import SanitisedColumns, max_rows, sanitise_prediction_columns
 from app.forests.data.schema import Schema
-from app.forests.released_forest import Artifact
 from app.registry import models
 from app.registry.tables import ModelRow
 from app.services.installation import Installation
@@ -133,32 +132,29 @@ class Predicted(msgspec.Struct, frozen=True):
         )
 
 
-@dataclass(frozen=True)
-class PredictingModel:
+class PredictingModel(msgspec.Struct, frozen=True):
     """A loaded model and its id.
 
     Attributes:
         digest: of the artifact.
+        schema: public; the schema inside the artifact.
         changed_cells: where all cells of requests are counted that the model does not see as they were sent.
     """
 
     id: str
     digest: str
-    artifact: Artifact
+    forest: Forest
+    schema: Schema
     changed_cells: Tally[str]
-
-    @property
-    def schema(self) -> Schema:
-        """The public schema that travels inside the artifact."""
-        return self.artifact.schema
 
     def predicts_at_once(self, n_rows: int) -> bool:
         """Whether a prediction of so many rows is small."""
-        return n_rows * max(len(self.schema.features), self.schema.n_classes) <= limits.MAX_CELLS_AT_ONCE
+        schema = self.schema
+        return n_rows * max(len(schema.features), schema.n_classes) <= limits.MAX_CELLS_AT_ONCE
 
     def answer(self, request: PredictBody, answer_form: PredictionForm) -> bytes:
         """Answers a request in JSON; see :func:`predict`."""
-        forest, schema = self.artifact.forest, self.schema
+        forest, schema = self.forest, self.schema
         if request.rows is not None:
             columns = forests.sanitised(forest, schema, request.rows)
         else:
@@ -176,7 +172,7 @@ class PredictingModel:
 
     def predict(self, columns: SanitisedColumns, *, read_out: str | None) -> Predicted:
         """Predicts sanitised rows."""
-        forest, schema = self.artifact.forest, self.schema
+        forest, schema = self.forest, self.schema
         probabilities = forests.probabilities(forest, schema, columns, read_out=read_out)
         codes = forests.labels(forest, probabilities, read_out=read_out)
         changed = _UNCHANGED
@@ -258,14 +254,14 @@ def loaded_model(installation: Installation, principal: Principal, address: str)
     artifact = None if addressed is None else installation.cache.loaded(addressed.digest)
     if addressed is None or artifact is None or not forests.is_prepared(artifact.forest, artifact.schema):
         return None
-    return PredictingModel(addressed.model_id, addressed.digest, artifact, installation.changed_cells)
+    return PredictingModel(*addressed, artifact.forest, artifact.schema, installation.changed_cells)
 
 
 def predicting_model(installation: Installation, principal: Principal, address: str) -> PredictingModel:
     """Loads a model with which the caller may predict."""
     addressed = address_of(installation, principal, address)
     artifact = installation.cache.get(addressed.digest)
-    return PredictingModel(addressed.model_id, addressed.digest, artifact, installation.changed_cells)
+    return PredictingModel(*addressed, artifact.forest, artifact.schema, installation.changed_cells)
 
 
 def address_of(installation: Installation, principal: Principal, address: str) -> Addressed:
@@ -321,7 +317,8 @@ def decode(body: bytes, schema: Schema) -> PredictBody:
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         raise json_text.not_json(body) from None
     rows, columns = request.rows, request.columns
-    n_named = sum(member is not None for member in (rows, columns, request.read_out, request.counts))
+    members = rows, columns, request.read_out, request.counts
+    n_named = len(members) - members.count(None)
     # Every member has a colon. If the body has no other colons, no member was overwritten by a later one of its name.
     if body.count(b":") != n_named + sum(map(len, rows or ())) + len(columns or ()):
         _refuse_repeated_names(body)

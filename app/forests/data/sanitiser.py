@@ -432,7 +432,9 @@ class RequestRows:
         if not self._names.issuperset(row):
             return None
         cells = list(map(row.get, self._order))
-        if not all(map(contains, self._types, map(type, cells))) or "" in cells:
+        if not all(map(contains, self._types, map(type, cells))):
+            return None
+        if self._codes and "" in cells:  # which no number is
             return None
         for place, codes, other in self._codes:
             cells[place] = codes.get(cells[place], other)
