@@ -148,6 +148,24 @@ def test_the_winners_exact_accuracy_is_an_infinite_loss(models: Models, monkeypa
     assert worst(planned, models, n_rows=1) == float("inf")
 
 
+def test_the_accuracy_beside_the_choice_is_that_of_the_model_that_was_drawn(
+    models: Models, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """That of the exactly best model would cost no more, and be another model's."""
+    records = [record for number, record in enumerate(RECORDS) for _ in range(2**number)]
+    rows = rows_of(dict(enumerate(records)))
+    planned = evaluation_price.plan_best(3, facts("1"), winner_accuracy=True)
+    monkeypatch.setattr(releases, "release_counts", lambda exact, event, randomness: exact)
+    released = []
+    for drawn in range(3):
+        monkeypatch.setattr(tree_growth, "select", lambda event, utilities, randomness, drawn=drawn: drawn)
+        evaluation = evaluation_release.release(planned, models, rows, SystemRandomness())
+        right = evaluation_release._correct(models[drawn], rows)
+        assert (evaluation.best, evaluation.tables["accuracy"].tolist()) == (drawn, [right, len(records) - right])
+        released.append(right)
+    assert len({*released}) == 3, "models of different accuracy"
+
+
 def test_the_best_without_noise_is_an_infinite_loss(models: Models, monkeypatch: pytest.MonkeyPatch) -> None:
     def always_the_same_class(forest: object, *_: object, **__: object) -> np.ndarray:
         own = next(number for number, model in enumerate(models) if model[0] is forest)
