@@ -92,8 +92,8 @@ class Judged:
     population_ids: Mapping[str, str]
 
 
-def reserve(session: Session, parts: Sequence[NewReservation], *, actor: str, may_wait: bool = True) -> list[str]:
-    """Reserves every part of one job: all of them, or an error and none.
+def reserve(session: Session, parts: Sequence[NewReservation], *, actor: str) -> list[str]:
+    """Reserves every part of a job that cannot wait for an approval: all of them, or an error and none.
 
     Two parts may be on one account if their scopes are disjoint. Accounts, then their populations, are locked in order
     of their ids before the first is read, so that jobs on several accounts never deadlock. A job without parts reserves
@@ -103,18 +103,17 @@ def reserve(session: Session, parts: Sequence[NewReservation], *, actor: str, ma
         session: of the caller's transaction.
         parts: the job's reservations.
         actor: the key that submits the job.
-        may_wait: whether the job may wait for an approval, if the rules of an account make it need one.
 
     Returns:
         The reservations' ids, in the order of ``parts``.
 
     Raises:
-        NeedsApproval: the job needs an approval and may not wait; nothing was written.
+        NeedsApproval: the rules of an account make the job need an approval; nothing was written.
         GrovekeeperError: as :func:`judge` does; nothing was written.
     """
     lock_rows(session, (AccountRow.id, {part.account_id for part in parts}))
     judged = judge(session, parts, actor=actor)
-    if not may_wait and judged.excess:
+    if judged.excess:
         account_id, excess = next(iter(judged.excess.items()))
         part = next(part for part in parts if part.account_id == account_id)
         raise _needs_approval(judged.rows[account_id], part, excess)
@@ -462,7 +461,7 @@ def charge_external(session: Session, new_reservation: NewReservation, *, delta:
             raise _delta_exceeded(row, spent, delta)
         details = {**(new_reservation.details or {}), "delta": accountants.delta_text(delta)}
         new_reservation = replace(new_reservation, details=details)
-    [reservation_id] = reserve(session, [new_reservation], actor=actor, may_wait=False)
+    [reservation_id] = reserve(session, [new_reservation], actor=actor)
     charge(session, reservation_id, actor=actor)
     return reservation_id
 

@@ -7,11 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from app.core.errors import BudgetExceeded, NotFound, ReservationSettled
+from app.core.errors import BudgetExceeded, NeedsApproval, NotFound, ReservationSettled
 from app.ledger import reservations as ledger
 from app.ledger import statements, tables
 from app.services.installation import Installation
-from tests.support.crash_scene import EVENT, open_account, open_installation
+from tests.support.crash_scene import EVENT, OWNER, Scene, open_account, open_installation
+from tests.support.databases import on_one_database
+from tests.support.ruled import set_rules
+from tests.support.two_datasets import Pair
 
 FIRST, SECOND, THIRD = ACCOUNTS = ("ds_a", "ds_b", "ds_c")
 CAP = 100
@@ -68,6 +71,36 @@ def test_one_account_that_refuses_is_named_and_the_other_keeps_nothing(installat
         _reserve(installation, "jb_1", {FIRST: 20, SECOND: CAP + 1})
     assert refused.value.dataset == SECOND
     assert _kinds(installation, FIRST) == _kinds(installation, SECOND) == []
+
+
+@on_one_database
+def test_the_accounts_of_all_parts_are_locked_before_one_is_judged(
+    installation: Installation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On SQLite, nothing is locked, so that what is asked for is compared; PostgreSQL: ``test_lock_order.py``."""
+    lock, judge, steps = ledger.lock_rows, ledger.judge, list[object]()
+    monkeypatch.setattr(ledger, "lock_rows", lambda session, *rows: (steps.append(rows), lock(session, *rows)))
+    monkeypatch.setattr(ledger, "judge", lambda *it, **by: (steps.append("judge"), judge(*it, **by))[1])
+    _reserve(installation, "jb_1", {SECOND: 30, FIRST: 20, THIRD: 10})
+    assert steps == [((tables.AccountRow.id, {*ACCOUNTS}),), "judge"]
+
+
+@on_one_database
+@pytest.mark.parametrize("ruled", [0, 1])
+def test_the_account_whose_rules_ask_for_an_approval_is_named_with_its_own_part(scene: Scene, ruled: int) -> None:
+    pair = Pair.beside(scene)
+    scenes, tenths = (pair.first, pair.second), [2, 2]
+    tenths[ruled] = 6
+    set_rules(scenes[ruled], approval_above="0.5")
+    parts = [
+        ledger.NewReservation(each.dataset_id, tenth * 10**8, {}, EVENT, "jb_1")
+        for each, tenth in zip(scenes, tenths, strict=True)
+    ]
+    with scene.installation.database.write() as session, pytest.raises(NeedsApproval) as refused:
+        ledger.reserve(session, parts, actor=OWNER.key_id)
+    assert (refused.value.dataset, refused.value.requested) == (scenes[ruled].dataset_id, "0.6")
+    assert refused.value.what_fits() == "0.5"
+    assert pair.kinds_of("jb_1") == ([], [])
 
 
 def _charge(installation: Installation, job_id: str) -> None:

@@ -20,6 +20,7 @@ import hashlib
 import json
 import os
 import pickle
+import re
 import signal
 import sys
 import tempfile
@@ -50,25 +51,31 @@ FOLDERS: Final = (
     "tests/unit/privacy",
     "tests/unit/services/releases",
     "tests/unit/verifier/test_verifier_conversions.py",
-    "tests/contract/test_accountants.py",
     "tests/contract/test_account_calls.py",
+    "tests/contract/test_accountants.py",
     "tests/contract/test_approvals.py",
+    "tests/contract/test_authority.py",
     "tests/contract/test_boxes_of_jobs.py",
     "tests/contract/test_caps.py",
     "tests/contract/test_cluster_of_jobs.py",
     "tests/contract/test_deletion_of_queues.py",
     "tests/contract/test_delta_set_aside.py",
     "tests/contract/test_erased_names.py",
+    "tests/contract/test_erasure_dates.py",
+    "tests/contract/test_erasure_records.py",
     "tests/contract/test_external_charges.py",
     "tests/contract/test_job_balances.py",
     "tests/contract/test_job_kinds.py",
     "tests/contract/test_ledger.py",
     "tests/contract/test_ledger_boxes.py",
+    "tests/contract/test_ledger_of_a_job.py",
     "tests/contract/test_ledger_units.py",
     "tests/contract/test_limits_of_one_job.py",
+    "tests/contract/test_limits_of_the_verifier.py",
     "tests/contract/test_lists.py",
     "tests/contract/test_paid_jobs.py",
     "tests/contract/test_plan_prices.py",
+    "tests/contract/test_population_calls.py",
     "tests/contract/test_population_chains.py",
     "tests/contract/test_population_members.py",
     "tests/contract/test_populations.py",
@@ -79,10 +86,17 @@ FOLDERS: Final = (
     "tests/contract/test_queue_supervisor.py",
     "tests/contract/test_queue_tidy_rows.py",
     "tests/contract/test_queue_turns.py",
+    "tests/contract/test_rewritten_entries.py",
+    "tests/contract/test_room_of_jobs.py",
+    "tests/contract/test_rule_changes.py",
     "tests/contract/test_rules.py",
+    "tests/contract/test_stated_states.py",
     "tests/contract/test_states.py",
+    "tests/contract/test_submissions.py",
     "tests/contract/test_tampered_rows.py",
     "tests/contract/test_two_accounts.py",
+    "tests/contract/test_unit_erasure.py",
+    "tests/contract/test_unit_rows.py",
     "tests/contract/test_upload_erasure.py",
 )
 WITHOUT_EFFECT: Final = Path(__file__).with_name("mutants_without_effect.json")
@@ -104,6 +118,9 @@ _SHARED: Final = ("_migrated_sqlite", "_installation_on_sqlite", "_scene_on_sqli
 A mutant that no test notices runs once more with such fixtures of its own, if they enter the changed function."""
 
 _TRACED_TOGETHER: Final = 100
+_WORTH_OF_WORD: Final = 4
+"""A test whose name shares a word with a change runs as early as one that noticed so many changes of the module."""
+
 _LIMIT_S: Final = 10.0
 """CPU time of a test of a mutant beyond three times that without a change. An endless loop counts as noticed."""
 
@@ -261,7 +278,9 @@ class _Server:
         scope, noticed = f"{mutant.module}:{mutant.scope}", self._noticed[mutant.module]
         scopes = [scope] if _code_of(mutant) in self._functions else _readers(mutant)
         enter = set().union(*(entered[name] for name in scopes)) & durations.keys()
-        by_time = sorted(enter, key=lambda name: (name != first, durations[name] / (1 + noticed[name])))
+        words = _words(mutant.key)
+        worth = {name: 1 + noticed[name] + _WORTH_OF_WORD * len(_words(name) & words) for name in enter}
+        by_time = sorted(enter, key=lambda name: (name != first, durations[name] / worth[name]))
         fixtures = {name for name, entered in self._shared.items() if entered & {*scopes}}
         again = sorted(
             (name for name in durations if self._shared_by.get(name, set()) & fixtures), key=durations.__getitem__
@@ -404,6 +423,12 @@ def _entered() -> Iterator[set[str]]:
             for code in calls
             if code.co_filename.startswith(above)
         }
+
+
+@cache
+def _words(text: str) -> frozenset[str]:
+    """The beginnings of the words of a text, so that *populations* are a *population*."""
+    return frozenset(word[:6] for word in re.findall("[a-z]{4,}", text.lower())) - {"tests", "contra", "ledger"}
 
 
 def _short(names: Sequence[str], durations: Mapping[str, float]) -> list[str]:
