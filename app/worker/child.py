@@ -20,6 +20,7 @@ import signal
 import sys
 import tempfile
 import threading
+from collections.abc import Sequence
 from pathlib import Path
 
 from app.core import logging as logs
@@ -95,7 +96,7 @@ def _looked_for_jobs() -> str:
 
 def look(text: str) -> None:
     """Enters the folder of a job, takes room for its output twice and memory four times, reads the released models that
-    it evaluates, and opens the files of its rows, without their key.
+    it evaluates, all at once as the job does, and opens the files of its rows, without their key.
 
     A limit of the account or the service shows here: of the size of a file, of room, of memory, or another encoding of
     paths; and a model of a later version, which another worker may read.
@@ -108,11 +109,18 @@ def look(text: str) -> None:
         for file in (output, stored):
             _take_room(file.fileno(), needs.output_bytes)
     _take_memory(_COPIES_OF_OUTPUT * needs.output_bytes)
-    for path in input_paths(needs.folder):
-        importlib.import_module("app.forests.released_forest").loads(path.read_bytes())
+    _read_models(input_paths(needs.folder))
     for name in needs.files:
         with Path(name).open("rb") as rows:
             rows.read(1)
+
+
+def _read_models(paths: Sequence[Path]) -> None:
+    """Has all models in memory together, with what predictions by their default read-out keep: the job has, too."""
+    forests = importlib.import_module("app.forests.released_forest")
+    models = [forests.loads(path.read_bytes()) for path in paths]
+    for model in models:
+        forests.prepare(model.forest, model.schema)
 
 
 def _take_room(descriptor: int, n_bytes: int) -> None:

@@ -103,6 +103,39 @@ def test_a_model_of_a_later_version_is_evaluated_by_another_worker_or_not_paid_f
     assert scene.end(second) == (JobState.SUCCEEDED, None, ["reserve", "charge"])
 
 
+MEMORY_FOR_ONE = """
+import weakref
+from app.forests import released_forest
+read, living = released_forest.loads, weakref.WeakSet()
+
+def loads(data):
+    if len(living) == 1:
+        raise MemoryError
+    artifact = read(data)
+    living.add(artifact.forest)
+    return artifact
+
+released_forest.loads = loads
+"""
+"""A child that has memory for one model at a time."""
+
+
+def test_the_models_of_a_choice_are_in_memory_together_before_the_charge_too(
+    scene: Scene, children: Children, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    models = [model(scene, key) for key in "mn"]
+    jobs = [evaluation(scene, *models, key=key) for key in "ab"]
+    load = Supervisor(interval_s=0, stop=Stop()).load
+    with monkeypatch.context() as limited:
+        limit_to(limited, MEMORY_FOR_ONE)
+        with pytest.raises(Unavailable):
+            run_job.run_job(scene.installation, claimed(scene.installation), must_not_run, load=load)
+    assert "MemoryError" in capfd.readouterr().err
+    assert scene.end(jobs[0]) == (JobState.RUNNING, None, ["reserve"])
+    run_job.run_job(scene.installation, claimed(scene.installation), perform_here, load=load)
+    assert scene.end(jobs[1]) == (JobState.SUCCEEDED, None, ["reserve", "charge"])
+
+
 def test_a_child_that_waits_looks_at_what_each_job_needs(scene: Scene, children: Children) -> None:
     """A job that is not charged after its look leaves the child to the next job."""
     jobs, load = [profile(scene, key) for key in "pq"], Supervisor(interval_s=0, stop=Stop()).load
