@@ -33,9 +33,11 @@ from app.core.errors import (
     RoleMissing,
     TooLarge,
 )
+from app.jobs.states import EndReason
 from app.ledger import control, tables
 from app.services.datasets.erase import delete_dataset
 from app.services.execution import charge, run_job
+from app.services.execution.sweep import expire_jobs
 from app.services.installation import Installation
 from app.services.jobs import notices
 from app.services.jobs.show_jobs import cancel_job
@@ -126,6 +128,27 @@ def test_a_low_budget_is_told_once_for_each_fall_below_the_threshold(
     deliver_due(here)
     (event,) = receiver.events(webhook.secret)
     assert (event["cap"], event["remaining"], event["threshold"]) == ("3", "1", "0.5")
+
+
+@pytest.mark.parametrize("end", ["cancelled", "revoked", "not-started"])
+def test_a_budget_that_rose_because_a_reservation_was_given_back_falls_again(
+    scene: Scene, here: Installation, receiver: Receiver, end: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    webhook = _told(here, scene, receiver.url, events=["budget.low"], threshold="0.5")
+    job_id = scene.submit_job(key="a", epsilon="2")
+    if end == "cancelled":
+        cancel_job(scene.installation, OWNER, job_id)
+    elif end == "revoked":
+        claim = run_job.claim_next(scene.installation)
+        assert claim is not None
+        run_job._give_back(scene.installation, claim, reason=EndReason.REVOKED)
+    else:
+        with monkeypatch.context() as late:
+            late.setattr(limits, "MAX_QUEUE_S", -60)
+            assert expire_jobs(scene.installation) == 1
+    scene.submit_job(key="b", epsilon="2")
+    assert deliver_due(here) == 2
+    assert [event["remaining"] for event in receiver.events(webhook.secret)] == ["1", "1"]
 
 
 def test_a_budget_is_low_where_the_population_leaves_little(

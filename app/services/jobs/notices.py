@@ -33,9 +33,14 @@ _REFUSALS = {
 
 
 def end_job(session: Session, row: JobRow, *, state: JobState, reason: EndReason | None, at: datetime) -> None:
-    """Ends a job that the caller has locked, and its lease; every service ends jobs by this function."""
+    """Ends a job that the caller has locked, and its lease; every service ends jobs by this function.
+
+    The caller has given back the reservations of a job that is not charged: so a budget may be low no more.
+    """
     queue.finish(row, state=state, reason=reason, at=at)
     job_changed(session, row, JOB_ENDED, at=at)
+    if row.charged_at is None:
+        budgets_changed(session, {part.dataset for part in row.parts}, at=at)
 
 
 def cancel_locked(
