@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from tests.support.databases import on_one_idle_server, on_one_server
+from tests.support.operations import new_population
 from tests.support.pages import fields as form_fields
 from tests.support.pages import hidden, signed_in, text_of
 from tests.support.server import Server, declaration, new_idempotency_key
@@ -59,6 +60,48 @@ def test_a_column_of_dates_does_not_become_whole_numbers_without_a_word(idle_ser
     assert "born: numeric, integer or categorical (the dictionary says date); or leave the column out" in shown
     assert "The form says whole numbers until you change it." in shown
     assert "age: numeric" not in shown
+
+
+@on_one_server
+@pytest.mark.parametrize("sees", [True, False])
+def test_a_declaration_that_the_form_reads_keeps_its_population(server: Server, sees: bool) -> None:
+    """Also one of a population that the key does not see, which the check of the declaration says."""
+    population = server.admin.http.post("/populations", json=new_population()).json()["name"]
+    browser = signed_in(server, server.admin if sees else server.caller("owner"))
+    body = declaration(population=population)
+    columns = browser.post(PATH, data={"go": "read", "dictionary": json.dumps(body), "once": "p" * 22})
+    budget = browser.post(PATH, data={**form_fields(columns.text), "go": "budget"})
+    assert form_fields(budget.text)["population"] == population
+    review = browser.post(PATH, data={**form_fields(budget.text), "go": "review"})
+    declared = browser.post(PATH, data={**hidden(review.text), "go": "declare"})
+    assert declared.status_code == (303 if sees else 422)
+    if sees:
+        path = declared.headers["Location"].removeprefix("/ui")
+        assert server.admin.http.get(path).json()["population"] == population
+    else:
+        assert _problem(review.text, "population")
+
+
+@on_one_idle_server
+def test_what_the_form_has_no_field_for_is_named(idle_server: Server) -> None:
+    sizes = [{"cell": cell, "rows": 10} for cell in ("a", "OTHER")]
+    budget = {"accountant": "zcdp", "epsilon": "1", "delta": "1e-6", "delta_set_aside": "1e-7"}
+    partitions = [{"name": "ward", "kind": "column", "column": "c", "categories": ["a"], "sizes": sizes}]
+    dictionary = _dictionary(budget=budget, partitions=partitions)
+    read = signed_in(idle_server, idle_server.admin).post(PATH, data={"go": "read", "dictionary": dictionary})
+    shown = text_of(read)
+    assert "To confirm: the part of δ that is set aside: this form has no field for it" in shown
+    assert "To confirm: the sizes of the cells of ward: this form has no field for it" in shown
+
+
+@on_one_idle_server
+@pytest.mark.parametrize(
+    "changes", [{"budget": "3"}, {"privacy_unit": 5}, {"partitions": ["x"]}, {"partitions": 5}, {"protects": 5}]
+)
+def test_a_member_of_another_form_says_nothing(idle_server: Server, changes: dict[str, Any]) -> None:
+    dictionary = _dictionary(**changes)
+    read = signed_in(idle_server, idle_server.admin).post(PATH, data={"go": "read", "dictionary": dictionary})
+    assert read.status_code == 200
 
 
 @on_one_idle_server

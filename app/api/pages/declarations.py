@@ -4,7 +4,7 @@ The fields of the form become the body of ``POST /datasets``, and problems of th
 """
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from secrets import token_urlsafe
@@ -108,7 +108,8 @@ class _Draft:
         would_be, problems = self._checked(step)
         if not self.form.get("tried"):
             problems = {field: words for field, words in problems.items() if self.form.get(field, "").strip()}
-        shared = populations.list_populations(*self.visit.by, PageRequest(limits.MAX_PAGE_SIZE))
+        shared = populations.list_populations(*self.visit.by, PageRequest(limits.MAX_PAGE_SIZE)).populations
+        asked = self.form.get("population", "")  # perhaps one that the key does not see, which the check says
         return self.visit.page(
             "declare",
             status=status,
@@ -117,7 +118,7 @@ class _Draft:
             columns=rows(self.form, "f"),
             partitions=rows(self.form, "p"),
             accountant=accountant(self.form),
-            populations=[("", "none"), *((population.name, population.name) for population in shared.populations)],
+            populations=[("", "none"), *((name, name) for name in sorted({it.name for it in shared} | {asked} - {""}))],
             would_be=would_be,
             problems=problems if unread is None else {**problems, "dictionary": unread},
             to_confirm=to_confirm,
@@ -145,6 +146,7 @@ class _Draft:
         untyped = [remark.text for remark in draft.lacking if remark.at.endswith("/type")]
         to_confirm = [remark.text for remark in draft.to_confirm]
         to_confirm += [f"{text}. The form says whole numbers until you change it." for text in untyped]
+        to_confirm += [f"{text}: {_NO_FIELD}" for text in _without_field(draft.declaration)]
         return replace(self, form=form).page(step="columns", to_confirm=to_confirm)
 
     def _with_row(self, action: str, place: str) -> "_Draft":
@@ -250,16 +252,42 @@ def filled(drafted: Mapping[str, Any]) -> dict[str, str]:
         "label.name": label["name"] or "",
         "label.classes": "\n".join(label["classes"] or ()),
         "public_size": str(drafted.get("public_size") or ""),
-        "protects": drafted.get("protects") or "row",
+        "protects": str(drafted.get("protects") or "row"),
+        "population": str(drafted.get("population") or ""),
     }
-    unit, budget = drafted.get("privacy_unit") or {}, drafted.get("budget") or {}
+    unit, budget = _object(drafted.get("privacy_unit")), _object(drafted.get("budget"))
     form |= {"unit.column": unit.get("column") or "", "unit.max_rows": str(unit.get("max_rows") or "")}
-    form["unit.form"] = unit.get("form") or "text"
+    form["unit.form"] = str(unit.get("form") or "text")
     form |= {"epsilon": str(budget.get("epsilon") or ""), "delta": str(budget.get("delta") or "")}
     if budget.get("accountant", "pure") != "pure":
         form |= {"fails": "yes", "mostly": "selections" if budget["accountant"] == "zcdp" else "counts"}
     form |= _fields("f", schema["features"])
-    return form | _fields("p", drafted.get("partitions") or ())
+    return form | _fields("p", _partitions(drafted))
+
+
+_NO_FIELD = (
+    "this form has no field for it, and a declaration cannot get it later. Declare with grovekeeper datasets create, "
+    "or go on without it."
+)
+
+
+def _without_field(drafted: Mapping[str, Any]) -> Iterator[str]:
+    """What a declaration says and the form cannot."""
+    if _object(drafted.get("budget")).get("delta_set_aside") is not None:
+        yield "the part of δ that is set aside"
+    for partition in _partitions(drafted):
+        if partition.get("sizes"):
+            yield f"the sizes of the cells of {partition.get('name')}"
+
+
+def _partitions(drafted: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    listed = drafted.get("partitions")
+    return [_object(each) for each in listed] if isinstance(listed, list) else []
+
+
+def _object(value: object) -> Mapping[str, Any]:
+    """An object of a dictionary; anything else in its place says nothing."""
+    return value if isinstance(value, dict) else {}
 
 
 def rows(form: Form, prefix: str) -> list[dict[str, str]]:
