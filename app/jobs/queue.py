@@ -353,6 +353,12 @@ def charged_of(session: Session, dataset_id: str) -> list[str]:
     return list(session.execute(running.where(JobRow.charged_at.is_not(None)).order_by(JobRow.id)).scalars())
 
 
+def charged_algorithms(session: Session, dataset_id: str) -> set[str]:
+    """The algorithms of the jobs that were charged for rows of a dataset, whatever became of their models."""
+    charged = select(JobRow.algorithm).where(JobRow.id.in_(_reading([dataset_id])), JobRow.charged_at.is_not(None))
+    return {slug for slug in session.execute(charged.distinct()).scalars() if slug is not None}
+
+
 def is_unfinished(session: Session, job_id: str) -> bool:
     """Whether a job of this id exists and has not ended."""
     state = session.execute(select(JobRow.state).where(JobRow.id == job_id)).scalar_one_or_none()

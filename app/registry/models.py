@@ -97,12 +97,6 @@ def page(
     return list(session.execute(query).scalars())
 
 
-def algorithms(session: Session, dataset_id: str) -> list[str]:
-    """The algorithms of a dataset's models, in order of their names."""
-    query = select(ModelRow.algorithm).where(ModelRow.dataset_id == dataset_id).distinct()
-    return sorted(session.execute(query).scalars())
-
-
 def remove(session: Session, model_id: str) -> str:
     """Removes a model's row and returns the digest of its artifact.
 

@@ -27,6 +27,8 @@ from app.services.execution import charge, run_job
 from app.services.execution.run_job import JobFailed
 from app.services.jobs import show_jobs
 from app.services.jobs.task import JobTask
+from app.services.ledger.evidence import show_deployment
+from app.services.ledger.heads import Heads
 from app.services.pagination import PageRequest
 from app.services.spending.evaluations import show_evaluation
 from app.services.spending.profiles import show_profile
@@ -306,3 +308,11 @@ def test_cancelling_a_job_or_deleting_its_dataset_ends_every_kind(scene: Scene) 
     with pytest.raises(NotFound):
         show_profile(scene.installation, OWNER, "pf_none")
     scene.assert_no_orphans()
+
+
+def test_the_record_of_an_account_names_the_algorithms_of_deleted_models(scene: Scene) -> None:
+    models.delete_model(scene.installation, OWNER, model(scene, "a"))
+    signer = Heads(scene.installation).signer
+    document = show_deployment(scene.installation, OWNER, scene.dataset_id, signer=signer)
+    assert document.facts["algorithms"] == ["rdt-ta"]
+    assert "no model yet" not in str(document.record)

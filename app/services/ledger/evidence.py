@@ -26,11 +26,11 @@ from app.core.processes import scrubbed_environment
 from app.datasets import catalog
 from app.datasets.catalog import Dataset
 from app.forests import catalogue
+from app.jobs import queue
 from app.ledger import checkpoints, control, populations, statements, tables
 from app.ledger.checkpoints import Checkpoint, Log, Signer
 from app.privacy.accountants import amount_text, gdp, pure, zcdp
 from app.privacy.events import Adjacency
-from app.registry import models
 from app.services.installation import Installation
 from app.services.ledger.balances import Account, detailed, find_account
 from app.services.ledger.heads import checkpoint_of
@@ -190,7 +190,7 @@ def show_deployment(
         datasets = [account.id]
         if account.dataset is None:
             datasets = sorted(populations.of_ids(session, [account.id])[account.id].members)
-        slugs = sorted({slug for dataset_id in datasets for slug in models.algorithms(session, dataset_id)})
+        slugs = sorted(set[str]().union(*(queue.charged_algorithms(session, dataset_id) for dataset_id in datasets)))
         n_external = sum(tables.n_external_reservations(session, dataset_id) for dataset_id in datasets)
         n_uploads = sum(len(catalog.epochs(session, dataset_id)) for dataset_id in datasets)
         head = checkpoint_of(session, account.id, statements.size(session, account.id))
