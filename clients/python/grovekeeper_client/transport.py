@@ -1,8 +1,9 @@
 """Finds the address and the key of a service, and sends HTTP requests with retries that never spend budget twice.
 
-After a lost connection or a 503, a request is sent again only if its repetition has no second effect: ``GET``, ``PUT``,
-``DELETE``, and every request with an ``Idempotency-Key``, which stays the same over all attempts. Any request is sent
-again if no connection was made, or after a 429, by which the service refused to begin.
+After a lost connection or a 503, and where a proxy says that the service does not answer, a request is sent again only
+if its repetition has no second effect: ``GET``, ``PUT``, ``DELETE``, and every request with an ``Idempotency-Key``,
+which stays the same over all attempts. Any request is sent again if no connection was made, or after a 429, by which
+the service refused to begin.
 """
 
 import hashlib
@@ -39,7 +40,9 @@ ATTEMPTS = 5
 MAX_WAIT_S = 30.0
 _FIRST_WAIT_S = 0.2
 _NEVER_SENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
-_TOO_MANY, _UNAVAILABLE = 429, 503
+_TOO_LARGE, _TOO_MANY, _UNAVAILABLE = 413, 429, 503
+_OF_GATEWAYS = (502, _UNAVAILABLE, 504)
+_UNEXPECTED = "unexpected-answer"
 _REPEATABLE_METHODS = ("GET", "PUT", "DELETE")
 _KEY_FORM = re.compile(r"[a-z0-9_]{4,32}\.[A-Za-z0-9_-]{43,512}")
 """A key. The name of a dataset may have this form, too, so only ids of keys are compared with it."""
@@ -198,7 +201,7 @@ class Transport:
             last = attempt == request.attempts
             try:
                 response = self._http.send(self._build(request), stream=True)
-                if response.is_success:
+                if response.is_success and not _is_page(response):
                     return response
                 problem = _problem(response)
             except httpx.TransportError as error:
@@ -209,6 +212,8 @@ class Transport:
                 self._sleep(_backoff_s(attempt))
                 continue
             if last or not _is_worth_repeating(problem, request):
+                if _is_of_gateway(problem):  # the request may have arrived, as with a lost connection
+                    raise Unreachable(self.url, problem.detail, request.headers.get("Idempotency-Key"))
                 raise problem
             self._sleep(_retry_after_s(response) or _backoff_s(attempt))
         raise AssertionError("the last attempt returns or raises")
@@ -251,10 +256,38 @@ def _problem(response: httpx.Response) -> ApiProblem:
 
 
 def not_grovekeeper(response: httpx.Response) -> ApiProblem:
-    """The error for an answer that is not of this API."""
-    detail = "the answer is not Grovekeeper's; check the address"
-    body = {"type": "unexpected-answer", "title": detail, "status": response.status_code, "detail": detail}
-    return ApiProblem(response.status_code, "unexpected-answer", detail, body)
+    """The error for an answer that is not of this API. What a proxy answers itself is told by its status."""
+    status, detail = response.status_code, "the answer is not Grovekeeper's; check the address"
+    if status in _OF_GATEWAYS:
+        detail = f"a proxy there says that the service does not answer ({status})"
+    elif status == _TOO_LARGE:
+        detail = f"a proxy before the service refuses bodies of this size ({status}); its operator can admit them"
+    elif response.is_redirect:
+        detail = f"the address leads to {_origin(response)}; name the address of the service itself"
+    elif response.is_error:
+        detail = f"the answer ({status}) is not Grovekeeper's; check the address, and the proxies on the way"
+    body = {"type": _UNEXPECTED, "title": detail, "status": status, "detail": detail}
+    return ApiProblem(status, _UNEXPECTED, detail, body)
+
+
+def _origin(response: httpx.Response) -> str:
+    """Where an answer leads, without a path and a query, which may hold a secret."""
+    try:
+        target = response.request.url.join(response.headers.get("location", ""))
+    except httpx.InvalidURL:
+        return "another place"
+    return f"{target.scheme}://{target.netloc.decode('ascii', 'replace').rpartition('@')[2]}"
+
+
+def _is_page(response: httpx.Response) -> bool:
+    """Whether a success is a page, as a proxy shows it that asks people to sign in: this API has none."""
+    media_type = str(response.headers.get("content-type", "")).split(";")[0]
+    return media_type.strip().lower() == "text/html"
+
+
+def _is_of_gateway(problem: ApiProblem) -> bool:
+    """Whether a proxy says that the service behind it does not answer."""
+    return problem.type == _UNEXPECTED and problem.status in _OF_GATEWAYS
 
 
 def _is_worth_repeating(problem: ApiProblem, request: Request) -> bool:
@@ -263,7 +296,7 @@ def _is_worth_repeating(problem: ApiProblem, request: Request) -> bool:
     ``idempotency-in-flight``: an earlier attempt of this request is still running. A 503 may follow a commit whose
     answer was lost, so only a request that may arrive twice is sent again.
     """
-    if problem.status == _UNAVAILABLE:
+    if problem.status == _UNAVAILABLE or _is_of_gateway(problem):
         return request.may_arrive_twice
     return problem.status == _TOO_MANY or problem.type == "idempotency-in-flight"
 

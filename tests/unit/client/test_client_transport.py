@@ -213,7 +213,7 @@ def test_a_service_that_stays_busy_is_a_problem_in_the_end() -> None:
 @pytest.mark.parametrize(
     "answer",
     [
-        httpx.Response(502, html="<h1>Bad Gateway</h1>"),
+        httpx.Response(403, html="<h1>Forbidden</h1>"),
         httpx.Response(404, json={"type": "not-found"}),
         httpx.Response(400, content=b"{", headers=PROBLEM),
         httpx.Response(400, content=b"[]", headers=PROBLEM),
@@ -227,6 +227,52 @@ def test_an_answer_of_another_program_is_reported_as_such(answer: httpx.Response
         Service(answer).client().dataset("census")
     assert caught.value.type == "unexpected-answer"
     assert caught.value.status == answer.status_code
+
+
+@pytest.mark.parametrize("status", [502, 503, 504])
+def test_a_proxy_whose_service_does_not_answer_is_asked_again_and_the_request_can_be_continued(status: int) -> None:
+    """The request may have arrived before the proxy gave up: another key would pay a second time."""
+    gateway = httpx.Response(status, html="<h1>Gateway</h1>")
+    service = Service(gateway, TRAINED)
+    assert service.client().train({}) == {"job_id": "jb_1"}
+    assert len(set(service.keys())) == 1
+    service = Service(*[gateway] * 5)
+    with pytest.raises(Unreachable, match=f"does not answer .{status}.") as caught:
+        service.client().train({})
+    assert {caught.value.idempotency_key} == set(service.keys())
+
+
+def test_a_request_that_must_not_arrive_twice_is_not_sent_again_behind_a_proxy() -> None:
+    service = Service(httpx.Response(504, html="<h1>Gateway</h1>"))
+    with pytest.raises(Unreachable):
+        service.client().create_key("ann", [])
+    assert len(service.requests) == 1
+
+
+@pytest.mark.parametrize(
+    ("answer", "says"),
+    [
+        (httpx.Response(413, html="<h1>Request Entity Too Large</h1>"), "a proxy before the service refuses bodies"),
+        (
+            httpx.Response(301, headers={"Location": "https://u:p@grove.test/x?key=canary"}),
+            "leads to https://grove.test;",
+        ),
+        (httpx.Response(308, headers={"Location": "/other"}), "leads to http://grove.test;"),
+        (httpx.Response(302), "leads to"),
+        (httpx.Response(403, html="<h1>Forbidden</h1>"), "and the proxies on the way"),
+    ],
+)
+def test_what_a_proxy_answers_itself_is_told_by_its_status(answer: httpx.Response, says: str) -> None:
+    with pytest.raises(ApiProblem, match=says) as caught:
+        Service(answer).client().dataset("census")
+    assert "canary" not in str(caught.value)
+
+
+def test_a_page_is_not_stored_as_a_download(tmp_path: Path) -> None:
+    service = Service(httpx.Response(200, html="<h1>Sign in</h1>"))
+    with pytest.raises(ApiProblem, match="not Grovekeeper's"):
+        service.client().export_ledger("census", tmp_path / "census.jsonl")
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("url", ["", "grove.test", "ftp://grove.test", "http://", "http://[::1", "http://a b\n/"])
