@@ -60,6 +60,15 @@ def test_jobs_on_the_same_box_share_their_amounts_and_an_empty_box_goes(installa
     assert _boxes(installation) == [({"shard": [0, 1]}, 5, 0)]
 
 
+def test_a_box_of_several_partitions_is_stored_whole(installation: Installation) -> None:
+    box = {"region": ["EU"], "shard": [0, 1]}
+    held = _reserve(installation, "jb_1", 5, shard=(0, 1), region=("EU",))
+    with installation.database.read() as session:
+        stated = tables.entries(session, ACCOUNT, after=1, limit=9)[0].scope
+        assert (tables.reservation(session, held).scope, stated) == (box, box)
+    assert _boxes(installation) == [(box, 0, 5)]
+
+
 def test_a_refused_reservation_leaves_no_box(installation: Installation) -> None:
     _reserve(installation, "jb_1", 100, shard=(0,))
     before = _boxes(installation)

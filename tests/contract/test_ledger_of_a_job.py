@@ -3,16 +3,26 @@
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from app.core.errors import BudgetExceeded, NeedsApproval, NotFound, ReservationSettled
+from app.core import limits, stamps
+from app.core.errors import (
+    BudgetExceeded,
+    NeedsApproval,
+    NotFound,
+    ReservationSettled,
+    TooManyCells,
+    TooManyRequests,
+)
+from app.ledger import populations, statements, tables
 from app.ledger import reservations as ledger
-from app.ledger import statements, tables
 from app.services.installation import Installation
 from tests.support.crash_scene import EVENT, OWNER, Scene, open_account, open_installation
 from tests.support.databases import on_one_database
+from tests.support.population_accounts import said
 from tests.support.ruled import set_rules
 from tests.support.two_datasets import Pair
 
@@ -101,6 +111,55 @@ def test_the_account_whose_rules_ask_for_an_approval_is_named_with_its_own_part(
     assert (refused.value.dataset, refused.value.requested) == (scenes[ruled].dataset_id, "0.6")
     assert refused.value.what_fits() == "0.5"
     assert pair.kinds_of("jb_1") == ([], [])
+
+
+@on_one_database
+@pytest.mark.parametrize("tight", [FIRST, SECOND])
+def test_every_population_of_a_job_refuses_by_its_own_cap(installation: Installation, tight: str) -> None:
+    both = {FIRST: "pop_a", SECOND: "pop_b"}
+    with installation.database.write() as session:
+        for name, population in both.items():
+            cap = 10 if name == tight else CAP
+            made = populations.NewPopulation(population, f"of {name}", "pure", cap, None, OWNER.key_id)
+            populations.open_population(session, made, at=stamps.now())
+            populations.join(session, population, name, actor=OWNER.key_id, at=stamps.now())
+    with pytest.raises(BudgetExceeded) as refused:
+        _reserve(installation, "jb_1", {FIRST: 11, SECOND: 11})
+    assert (refused.value.dataset, refused.value.population) == (tight, f"of {tight}")
+    assert _kinds(installation, FIRST) == _kinds(installation, SECOND) == []
+
+    _reserve(installation, "jb_2", {FIRST: 9, SECOND: 10})
+    with installation.database.read() as session:
+        loads = {name: said(session, population)[-1] for name, population in both.items()}
+    assert loads == {FIRST: ("load", 9), SECOND: ("load", 10)}
+
+
+@on_one_database
+def test_no_part_of_a_job_is_of_nothing_or_gives_back(installation: Installation) -> None:
+    for amount in (0, -1):
+        with pytest.raises(ValueError, match="positive"):
+            _reserve(installation, "jb_1", {FIRST: 5, SECOND: amount})
+    assert _kinds(installation, FIRST) == _kinds(installation, SECOND) == []
+
+
+@on_one_database
+def test_each_account_of_a_job_holds_few_reservations_and_lists_few_cells(
+    installation: Installation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Parts count on their own account: one more on each of two accounts is one more, not two."""
+    monkeypatch.setattr(limits, "MAX_OPEN_RESERVATIONS", 1)
+    _reserve(installation, "jb_1", {SECOND: 1, THIRD: 1})
+    with pytest.raises(TooManyRequests):
+        _reserve(installation, "jb_2", {FIRST: 1, SECOND: 1})
+    assert _kinds(installation, FIRST) == []
+
+    monkeypatch.setattr(limits, "MAX_OPEN_RESERVATIONS", 9)
+    monkeypatch.setattr(limits, "MAX_LISTED_CELLS", 1)
+    parts = _reservations("jb_3", {FIRST: 1, SECOND: 1})
+    parts[1] = replace(parts[1], scope={"shard": (0, 1)})
+    with installation.database.write() as session, pytest.raises(TooManyCells) as refused:
+        ledger.reserve(session, parts, actor="key_analyst")
+    assert refused.value.dataset == SECOND
 
 
 def _charge(installation: Installation, job_id: str) -> None:
