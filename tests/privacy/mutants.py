@@ -37,6 +37,7 @@ from typing import Any, Final, TypeAlias
 
 import pytest
 from _pytest.runner import call_and_report
+from sqlalchemy.exc import SQLAlchemyError
 
 from tests.privacy.mutations import ROOT, Mutant, file_of, modules, mutants_of, tree_of
 from tests.support.memory import folder_in_memory
@@ -518,7 +519,7 @@ def _apply(mutant: Mutant, functions: _Functions) -> bool:
     assert statement.value is not None
     try:
         value = eval(compile(ast.Expression(statement.value), path, "eval"), dict(vars(module)))
-    except Exception:  # whatever an import may raise
+    except (ArithmeticError, LookupError, TypeError, ValueError, SQLAlchemyError):
         return False
     old = vars(module)[mutant.scope]
     for other in list(sys.modules.values()):
