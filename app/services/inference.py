@@ -140,13 +140,15 @@ def read_request(body: bytes, json_lengths: Sequence[str], schema: Schema) -> tu
     names = _columns_of_one_tensor(request.inputs, schema)
     categorical = {feature.name for feature in schema.features if feature.is_categorical}
     columns: dict[str, Cells] = {}
+    most_rows = max_rows(schema)
     for index, tensor in enumerate(request.inputs):
-        of_tensor = names or [tensor.name]
-        n_rows = _n_rows(tensor.shape, len(of_tensor), schema, at=f"/inputs/{index}")
-        cells, rest = _cells(tensor, rest, n_rows=n_rows, n_columns=len(of_tensor), at=f"/inputs/{index}")
+        at, of_tensor = f"/inputs/{index}", names or [tensor.name]
+        n_rows = _n_rows(tensor.shape, len(of_tensor), most_rows, at=at)
+        cells, rest = _cells(tensor, rest, n_rows=n_rows, n_columns=len(of_tensor), at=at)
         if tensor.datatype == _BOOLEANS and tensor.name not in categorical:
             cells = [None if cell is None else int(cell) for cell in cells]
-        columns |= {name: cells[place :: len(of_tensor)] for place, name in enumerate(of_tensor)}
+        for place, name in enumerate(of_tensor):
+            columns[name] = cells[place :: len(of_tensor)]
     if len(columns) < len(request.inputs):
         raise InvalidRequest.at("/inputs", "not-distinct")
     if rest:
@@ -225,14 +227,14 @@ def _columns_of_one_tensor(inputs: Sequence[_InputTensor], schema: Schema) -> li
     return None if len(tensor.shape) != 2 or tensor.datatype not in _DTYPES or is_column else names
 
 
-def _n_rows(shape: list[int], n_columns: int, schema: Schema, *, at: str) -> int:
+def _n_rows(shape: list[int], n_columns: int, most_rows: int, *, at: str) -> int:
     """The number of rows of a tensor of shape ``[n, n_columns]``; ``[n]`` is the shape of one column, too."""
     is_one = n_columns == 1
     if not 1 <= len(shape) <= 2 or shape[0] < 0 or shape[1:] not in ([n_columns], [] if is_one else [n_columns]):
         accepted = ("[n]", "[n, 1]") if is_one else (f"[n, {n_columns}]",)
         raise InvalidRequest.at(f"{at}/shape", "not-a-column" if is_one else "not-all-columns", accepted=accepted)
-    if shape[0] > max_rows(schema):
-        raise TooLarge("the number of rows", max_rows(schema))
+    if shape[0] > most_rows:
+        raise TooLarge("the number of rows", most_rows)
     return shape[0]
 
 

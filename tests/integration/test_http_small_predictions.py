@@ -131,6 +131,18 @@ def test_a_head_without_its_body_is_judged_as_that_of_any_request(server: Server
     assert (status, problem["type"]) == (401, "unauthenticated")
 
 
+def test_a_head_is_judged_after_its_own_time_behind_an_answered_request(
+    server: Server, path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The timer of the request before ends first."""
+    monkeypatch.setattr(limits, "BODY_AFTER_HEAD_S", 0.2)
+    with _connected(server) as connection:
+        connection.sendall(_head(path, server.admin.key) + BODY)
+        assert _answer(connection)[0] == 200
+        connection.sendall(_head(path, "gk_wrong"))
+        assert _answer(connection)[0] == 401
+
+
 def test_a_client_that_asks_before_it_sends_its_body_is_told_at_once(
     server: Server, path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
