@@ -19,6 +19,7 @@ from app.services.pagination import PageRequest
 from tests.support import people
 from tests.support.columnar import COLUMNAR, body_of
 from tests.support.crash_scene import OWNER, STRANGER
+from tests.support.databases import on_one_database
 
 ROWS = b"patient,age,income,ward\nann,39,low,north\nann,40,high,south\n,41,low,north\nbob,42,low,\n"
 WARD = {"name": "ward", "kind": "column", "column": "ward", "categories": ["north", "south"]}
@@ -60,6 +61,7 @@ def columnar(form: BodyForm) -> bytes:
     return body_of(pa_csv.read_csv(io.BytesIO(ROWS), convert_options=texts), form)
 
 
+@on_one_database
 @pytest.mark.parametrize("packing", [*OTHER_PACKINGS, *COLUMNAR])
 @pytest.mark.parametrize("max_rows", [1, 9])
 def test_the_same_rows_in_another_packing_are_refused_and_take_no_place(

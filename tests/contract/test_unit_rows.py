@@ -12,6 +12,7 @@ from app.services.installation import Installation
 from tests.support import people
 from tests.support.columnar import COLUMNAR, body_of
 from tests.support.crash_scene import OWNER
+from tests.support.databases import on_one_database
 
 
 def ages(installation: Installation, dataset_id: str, patient: str) -> list[list[int]]:
@@ -69,6 +70,7 @@ def test_a_refused_upload_takes_no_place(installation: Installation) -> None:
     assert ages(installation, dataset, "ann") == [[2]]
 
 
+@on_one_database
 @pytest.mark.parametrize(
     ("body", "problem"),
     [
@@ -116,6 +118,7 @@ def test_deletion_takes_the_book_with_the_rows(installation: Installation) -> No
     assert list((installation.home / row_files.admission_name(dataset)).parent.iterdir()) == []
 
 
+@on_one_database
 @pytest.mark.parametrize(
     "kind", [pa.float64(), pa.float32(), pa.decimal128(30, 2), pa.dictionary(pa.int8(), pa.float64())]
 )

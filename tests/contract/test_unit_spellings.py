@@ -19,6 +19,7 @@ from app.services.datasets.show import show_dataset
 from app.services.installation import Installation
 from tests.support import people
 from tests.support.crash_scene import ADMIN, OWNER
+from tests.support.databases import on_one_database
 
 SPELLINGS = ["17", "17 ", " 17", "\t17", "\uff11\uff17", "17\u200b", "\ufeff17"]
 
@@ -76,6 +77,7 @@ def test_rows_of_one_person_in_several_spellings_are_in_one_cell(installation: I
     assert len({row_id for row_id, _ in rows}) == 1, "the cell is a function of the row id"
 
 
+@on_one_database
 @pytest.mark.parametrize("form", [BodyForm.CSV, BodyForm.PARQUET])
 @pytest.mark.parametrize("name", ["017", "17 ", "+17", "17.0", "\uff11\uff17"])
 def test_another_spelling_of_an_integer_is_refused_with_its_row(
@@ -101,6 +103,7 @@ def test_integers_of_parquet_and_text_of_csv_are_one_person(installation: Instal
     assert report["dropped"] == {"without_unit": 0, "over_bound": 1}
 
 
+@on_one_database
 @pytest.mark.parametrize("name", ["", " ", "\u200b"])
 def test_a_name_of_nothing_is_no_person(installation: Installation, name: str) -> None:
     dataset = people.declared(installation, privacy_unit=of_form(None))["id"]
@@ -110,6 +113,7 @@ def test_a_name_of_nothing_is_no_person(installation: Installation, name: str) -
         erase_unit(installation, OWNER, dataset, unit=name)
 
 
+@on_one_database
 @pytest.mark.parametrize("form", [BodyForm.CSV, BodyForm.PARQUET, BodyForm.ARROW_STREAM])
 @pytest.mark.parametrize("unit_form", ["text", None])
 def test_marks_for_missing_names_are_no_person_unless_the_owner_insists(
@@ -129,6 +133,7 @@ def test_marks_for_missing_names_are_no_person_unless_the_owner_insists(
     assert (report["rows"], report["dropped"]) == (5, {"without_unit": 1, "over_bound": 0}), "and no place was taken"
 
 
+@on_one_database
 @pytest.mark.parametrize(
     "mark", ["NA", "N/A", "#N/A", "nan", "NaN", "NULL", "null", "None", "-", ".", "\uff2e\uff21", "NA "]
 )
@@ -145,6 +150,7 @@ WRITTEN_FOR_A_MISSING_VALUE = (
 )
 
 
+@on_one_database
 @pytest.mark.parametrize("mark", ["#N/A N/A", *WRITTEN_FOR_A_MISSING_VALUE.split()])
 def test_marks_of_databases_statistics_programs_and_spreadsheets_are_no_person(
     installation: Installation, mark: str
@@ -197,12 +203,14 @@ def test_a_value_with_many_rows_is_found_among_units_with_a_row_over_the_bound(i
     )
 
 
+@on_one_database
 def test_a_name_that_contains_a_mark_is_a_name(installation: Installation) -> None:
     dataset = people.declared(installation, privacy_unit=of_form("text"))["id"]
     names = ["NA1", "Ann-Na", "0", "n a", "nano", "-1", "#1", ".ab", "#NULL!x", "null!"]
     assert people.upload(installation, dataset, body(names, BodyForm.CSV))["rows"] == len(names)
 
 
+@on_one_database
 @pytest.mark.parametrize("form", [BodyForm.CSV, BodyForm.PARQUET])
 def test_a_mark_among_integers_is_the_suspected_cause(installation: Installation, form: BodyForm) -> None:
     dataset = people.declared(installation, privacy_unit=of_form("integer"))["id"]

@@ -4,6 +4,7 @@ import httpx
 import pytest
 
 from app.core import stamps
+from tests.support.databases import on_one_idle_server
 from tests.support.server import Server, declaration, new_idempotency_key, training
 
 TYPES = {401: "unauthenticated", 403: "role-missing", 404: "not-found"}
@@ -58,18 +59,21 @@ def test_a_cursor_says_nothing_about_jobs_of_others(idle_server: Server) -> None
     assert answers[0].json() == answers[1].json()
 
 
+@on_one_idle_server
 @pytest.mark.parametrize("path", ["/nothing", "/datasets/", "/ledger/a/b/c", "/docs", "/redoc", "/metrics/x"])
 def test_an_unknown_path_is_401_without_a_key(idle_server: Server, path: str) -> None:
     assert _is_refusal(idle_server.client(None).get(path), 401)
     assert _is_refusal(idle_server.admin.http.get(path), 404)
 
 
+@on_one_idle_server
 def test_the_document_of_the_api_needs_no_key(idle_server: Server) -> None:
     answer = idle_server.client(None).get("/openapi.json")
     assert answer.status_code == 200
     assert set(answer.json()["paths"]) >= {"/train", "/ledger"}
 
 
+@on_one_idle_server
 def test_of_several_authorizations_none_counts(idle_server: Server) -> None:
     """A proxy may have checked the other header."""
     good, other = (f"Bearer {idle_server.caller('admin').key}" for _ in range(2))

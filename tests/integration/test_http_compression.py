@@ -6,6 +6,7 @@ import httpx
 import pytest
 
 from app.core import limits
+from tests.support.databases import on_one_idle_server
 from tests.support.pages import signed_in
 from tests.support.server import Server
 
@@ -21,6 +22,7 @@ def _raw(client: httpx.Client, path: str, headers: dict[str, str]) -> tuple[http
         return answer.headers, body
 
 
+@on_one_idle_server
 @pytest.mark.parametrize("path", ["/openapi.json", "/ui/style.css", "/ui/live.js", "/ledger/{}/export"])
 def test_a_large_answer_is_compressed_for_clients_that_accept_it(idle_server: Server, path: str) -> None:
     http, path = idle_server.admin.http, path.format(_spent(idle_server))
@@ -47,6 +49,7 @@ def _spent(server: Server) -> str:
     return dataset
 
 
+@on_one_idle_server
 def test_answers_near_a_secret_or_with_a_tag_stay_as_they_are(idle_server: Server) -> None:
     dataset, http = idle_server.declared()["id"], idle_server.admin.http
     keys = [idle_server.caller().id for _ in range(40)]
@@ -66,6 +69,7 @@ def test_answers_near_a_secret_or_with_a_tag_stay_as_they_are(idle_server: Serve
         assert len(body) > limits.MIN_COMPRESSED_BYTES or path in ("/", "/ui/sign-in"), path
 
 
+@on_one_idle_server
 def test_small_answers_and_answers_to_posts_stay_as_they_are(idle_server: Server) -> None:
     http = idle_server.admin.http
     assert "Content-Encoding" not in http.get("/healthz", headers=GZIP).headers

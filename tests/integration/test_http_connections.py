@@ -17,6 +17,7 @@ import pytest
 from app.api.routes import administration
 from app.core import limits
 from tests.integration.refused.raw import ACCEPTED, BODY, FOLLOWING, REFUSED
+from tests.support.databases import on_one_server
 from tests.support.server import CSV, Server, csv_rows
 
 
@@ -42,6 +43,7 @@ def head_of(server: Server, method: str, path: str, **headers: object) -> bytes:
     return "\r\n".join((f"{method} {path} HTTP/1.1", *(f"{name}: {value}" for name, value in lines.items()))).encode()
 
 
+@on_one_server
 def test_a_request_that_two_readers_may_read_differently_is_refused(server: Server) -> None:
     """The connection is closed: nothing after the request is read as another request."""
     failures = []
@@ -54,6 +56,7 @@ def test_a_request_that_two_readers_may_read_differently_is_refused(server: Serv
     assert server.footprint() == before
 
 
+@on_one_server
 def test_an_unusual_request_is_read_in_one_way(server: Server) -> None:
     failures = []
     for name, (raw, expected) in ACCEPTED.items():
@@ -63,12 +66,14 @@ def test_an_unusual_request_is_read_in_one_way(server: Server) -> None:
     assert failures == []
 
 
+@on_one_server
 @pytest.mark.parametrize("framing", [b"Content-Length: %d" % len(FOLLOWING), b"Transfer-Encoding: chunked"])
 def test_the_body_of_an_upgrade_is_not_read_as_a_request(server: Server, framing: bytes) -> None:
     head = b"POST /keys HTTP/1.1\r\nHost: x\r\n{key}Connection: Upgrade\r\nUpgrade: x\r\n" + framing + b"\r\n\r\n"
     assert _answers(server, _with_key(server, head), FOLLOWING)[0] == [400]
 
 
+@on_one_server
 @pytest.mark.parametrize("ends", [(), (40, 200), (-30, -10), (-1,), (-len(BODY),)])
 def test_an_offer_of_another_protocol_is_ignored_and_the_body_read(server: Server, ends: tuple[int, ...]) -> None:
     """However the bytes arrive, and no request behind it is answered: a proxy may believe that they are a tunnel's."""
@@ -81,6 +86,7 @@ def test_an_offer_of_another_protocol_is_ignored_and_the_body_read(server: Serve
     assert (statuses, b"\r\nconnection: close\r\n" in text, b'"name":"raw"' in text) == ([201], True, True)
 
 
+@on_one_server
 def test_a_refusal_is_not_taken_for_the_answer_to_an_earlier_request(server: Server) -> None:
     """The connection ends without an answer where an earlier request has none, or a part of one."""
     statuses, _ = _answers(server, _with_key(server, b"GET /keys HTTP/1.1\r\nHost: x\r\n{key}\r\n") + b"bad\r\n\r\n")
@@ -103,6 +109,7 @@ def _with_key(server: Server, raw: bytes) -> bytes:
     return raw.replace(b"{key}", b"Authorization: Bearer " + server.admin.key.encode() + b"\r\n")
 
 
+@on_one_server
 def test_a_head_that_is_too_long_is_a_problem(server: Server) -> None:
     with connected(server) as connection:
         connection.sendall(b"GET / HTTP/1.1\r\nHost: x\r\nX: ")
@@ -112,6 +119,7 @@ def test_a_head_that_is_too_long_is_a_problem(server: Server) -> None:
     assert (status, problem["type"], headers["connection"]) == (400, "malformed-request", "close")
 
 
+@on_one_server
 @pytest.mark.parametrize(
     ("line", "field", "detail"),
     [
@@ -127,6 +135,7 @@ def test_a_part_of_a_head_that_is_too_long_is_named(server: Server, line: str, f
     assert (status, problem["type"], problem["detail"]) == (400, "malformed-request", detail)
 
 
+@on_one_server
 def test_what_the_parser_has_taken_of_a_head_counts_also_where_all_of_it_arrives_at_once(server: Server) -> None:
     """1,000 unfinished heads of 9,000 fields took 240 MB."""
     statuses, text = _answers(server, b"GET / HTTP/1.1\r\nHost: x\r\nX: " + b"a" * (2 * limits.MAX_REQUEST_HEAD_BYTES))
@@ -135,6 +144,7 @@ def test_what_the_parser_has_taken_of_a_head_counts_also_where_all_of_it_arrives
     assert (statuses, b"header fields" in text) in (([400], True), ([], False)), "or cut off"
 
 
+@on_one_server
 @pytest.mark.parametrize("sent", [b"", b"GET / HT", b"\r\n", b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"])
 def test_a_connection_without_a_request_is_closed_in_time(
     server: Server, monkeypatch: pytest.MonkeyPatch, sent: bytes
@@ -156,6 +166,7 @@ def test_a_connection_without_a_request_is_closed_in_time(
     assert time.monotonic() - started < 60
 
 
+@on_one_server
 def test_a_slow_body_is_no_slow_head(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "REQUEST_HEAD_S", 0.2)
     dataset = server.declared()["id"]
@@ -171,6 +182,7 @@ def test_a_slow_body_is_no_slow_head(server: Server, monkeypatch: pytest.MonkeyP
         assert answer_of(connection)[0] == 201
 
 
+@on_one_server
 def test_connections_have_a_limit(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "MAX_CONNECTIONS", 0)
     with connected(server) as connection:

@@ -11,6 +11,7 @@ from jsonschema import Draft202012Validator, FormatChecker
 from app.cli.command import WrongUse
 from app.cli.ledger import complete
 from app.verifier.checkpoints import read_checkpoint, read_public_key
+from tests.support.databases import on_one_idle_server
 from tests.support.operations import EXTERNAL, new_population
 from tests.support.registry_schema import RECORD
 from tests.support.server import Server, new_idempotency_key
@@ -36,6 +37,7 @@ def _document(server: Server, account: str) -> dict[str, Any]:
     return dict(answer.json())
 
 
+@on_one_idle_server
 @pytest.mark.parametrize("kind", ACCOUNTS)
 def test_the_record_is_valid_with_the_owners_part(idle_server: Server, kind: str) -> None:
     changes, variant = ACCOUNTS[kind]
@@ -46,6 +48,7 @@ def test_the_record_is_valid_with_the_owners_part(idle_server: Server, kind: str
     assert (record["deployment"]["dp_variant"]["variant_name"], record["tier"]) == (variant, 3)
 
 
+@on_one_idle_server
 def test_what_is_missing_is_listed_and_not_invented(idle_server: Server) -> None:
     document = _document(idle_server, idle_server.declared()["id"])
     record, missing = document["record"], list(document["missing"]["required"])
@@ -59,6 +62,7 @@ def test_what_is_missing_is_listed_and_not_invented(idle_server: Server) -> None
     assert "compliant" not in json.dumps(document).lower()
 
 
+@on_one_idle_server
 def test_the_owner_cannot_overwrite_what_the_service_knows(idle_server: Server) -> None:
     document = _document(idle_server, idle_server.declared()["id"])
     for part in (
@@ -89,12 +93,14 @@ def test_the_facts_are_those_of_the_ledger(idle_server: Server, tmp_path: Path) 
     assert read_checkpoint(tmp_path / "note", read_public_key(tmp_path / "signer")).size == 4
 
 
+@on_one_idle_server
 def test_epsilon_is_rounded_up_to_a_number(idle_server: Server) -> None:
     dataset = idle_server.declared(budget={"accountant": "pure", "epsilon": "0.3"})["id"]
     loss = _document(idle_server, dataset)["record"]["deployment"]["privacy_loss"]
     assert loss["privacy_parameters"] == {"epsilon": 0.30000000000000004}
 
 
+@on_one_idle_server
 def test_yaml_by_accept_has_the_same_content(idle_server: Server) -> None:
     dataset = idle_server.declared()["id"]
     answer = idle_server.admin.http.get(f"/ledger/{dataset}/deployment", headers={"Accept": "application/yaml"})

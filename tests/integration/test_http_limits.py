@@ -19,6 +19,7 @@ from app.core.errors import GrovekeeperError
 from app.core.files import Directory
 from app.services import predict
 from tests.support.columnar import stream_of
+from tests.support.databases import on_one_server
 from tests.support.server import CSV, Server, csv_rows, declaration, new_idempotency_key, training
 
 AS_JSON = {"Content-Type": "application/json"}
@@ -47,6 +48,7 @@ def _is_too_large(answer: httpx.Response, limit: int) -> bool:
     return True
 
 
+@on_one_server
 @pytest.mark.parametrize("chunked", [False, True], ids=["with a length", "chunked"])
 def test_a_json_body_fits_its_limit_exactly(server: Server, monkeypatch: pytest.MonkeyPatch, chunked: bool) -> None:
     dataset = server.uploaded()["id"]
@@ -69,6 +71,7 @@ def test_a_json_body_fits_its_limit_exactly(server: Server, monkeypatch: pytest.
         assert answer.status_code == accepted, "and the key of a refused request is free"
 
 
+@on_one_server
 @pytest.mark.parametrize(
     ("path", "kind", "body"),
     [
@@ -89,6 +92,7 @@ def test_a_body_of_too_many_values_is_refused_before_one_is_built(
     assert time.process_time() - started < 20
 
 
+@on_one_server
 def test_an_answer_lists_at_most_a_hundred_problems(server: Server) -> None:
     feature = {"name": "", "type": "categorical", "categories": []}
     label = {"name": "y", "classes": ["a", "b"]}
@@ -108,6 +112,7 @@ def test_an_answer_lists_at_most_a_hundred_problems(server: Server) -> None:
     }, "the others are not read"
 
 
+@on_one_server
 @pytest.mark.parametrize("chunked", [False, True], ids=["with a length", "chunked"])
 def test_a_prediction_body_fits_its_limit_exactly(
     server: Server, model: str, monkeypatch: pytest.MonkeyPatch, chunked: bool
@@ -121,12 +126,14 @@ def test_a_prediction_body_fits_its_limit_exactly(
     assert _is_too_large(answer, 5_000)
 
 
+@on_one_server
 def test_ten_thousand_rows_are_predicted_at_once(server: Server, model: str) -> None:
     for body in ({"rows": [{"age": 1}] * 10_000}, {"columns": {"age": [1] * 10_000}}):
         answer = server.admin.http.post(f"/models/{model}/predict", json=body)
         assert (answer.status_code, len(answer.json()["labels"])) == (200, 10_000)
 
 
+@on_one_server
 def test_a_refused_body_is_freed_with_its_answer(server: Server, model: str) -> None:
     """An error in a cycle would keep its traceback, whose frames have the body, until a search for cyclic garbage."""
     gc.collect()
@@ -168,6 +175,7 @@ def test_uploads_of_a_dataset_end_at_the_limit_of_their_files(server: Server, mo
     assert server.admin.http.post(f"/datasets/{other}/rows", content=rows, headers=CSV).status_code == 201
 
 
+@on_one_server
 def test_a_gzip_bomb_ends_at_the_limit_of_what_it_unpacks_to(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     rows = f"/datasets/{server.declared()['id']}/rows"
     fits = b"age,height,sex,income\n" + b"1,1,Male,<=50K\n" * 60_000
@@ -205,6 +213,7 @@ def test_a_forest_that_would_take_hours_is_refused_with_the_number_of_trees_that
     assert refused("/plans", problem["limit"]).status_code == 200
 
 
+@on_one_server
 @pytest.mark.parametrize(
     ("path", "limit"),
     [
@@ -274,6 +283,7 @@ def test_excess_concurrent_requests_get_a_retry_after(server: Server, monkeypatc
     assert server.client(None).get("/healthz").status_code == 200, "health is answered however busy"
 
 
+@on_one_server
 def test_every_form_of_a_prediction_counts_rows_times_classes(server: Server) -> None:
     schema = {
         "features": [{"name": "x", "type": "numeric", "lower": 0, "upper": 1}],
