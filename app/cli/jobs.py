@@ -12,6 +12,7 @@ from app.cli.output import GIVEN_EARLIER, Output, amount
 from app.cli.problems import ExitCode
 from app.jobs.states import ENDED
 from app.wire.limit_words import limit_in_words
+from app.wire.odds_words import needed_epsilon
 from grovekeeper_client.errors import HOLDS, REASONS, unfinished
 
 app = Group("Look at jobs, and cancel them.")
@@ -230,8 +231,8 @@ def expected(expected: Mapping[str, Any], *, recover: int | None) -> str:
     """What similar public tables recovered at this ε, and the ε at which they recovered the needed share."""
     sentences = [expected[name] for name in ("sentence", "spread", "note") if expected[name]]
     if recover is not None:
-        reached = [at["epsilon"] for at in expected["curve"] if 100 * at["middle"] >= recover]
-        needed = f"from ε = {reached[0]} on" if reached else "at no ε that was measured"
+        epsilon = needed_epsilon(((at["epsilon"], at["middle"]) for at in expected["curve"]), percent=recover)
+        needed = f"from ε = {epsilon} on" if epsilon else "at no ε that was measured"
         sentences.append(f"Similar tables recovered {recover} % {needed}.")
     return " ".join(["Expected accuracy:", *sentences, "This is no statement about your rows."])
 

@@ -27,6 +27,7 @@ from app.services.datasets import show
 from app.services.ledger import balances
 from app.services.spending.training import show_plan, submit_training
 from app.wire.datasets import PopulationOut
+from app.wire.odds_words import needed_epsilon
 from app.wire.spending import AccountPlanOut, AlgorithmOut, ExpectedAccuracyOut, PlanIn, PlanOut, TrainIn
 
 _Plan = TypeVar("_Plan", bound=AccountPlanOut)
@@ -232,8 +233,7 @@ def _needed(expected: ExpectedAccuracyOut, recover: str) -> Mapping[str, Any] | 
     share = _share(recover)
     if share is None:
         return None
-    reached = (at.epsilon for at in expected.curve if at.middle * 100 >= share)
-    return {"share": share, "epsilon": next(reached, None)}
+    return {"share": share, "epsilon": needed_epsilon(((at.epsilon, at.middle) for at in expected.curve), percent=share)}
 
 
 def _body(model: type[_Model], dataset: str, fields: TrainingFields) -> _Model:

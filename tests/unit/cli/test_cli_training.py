@@ -217,6 +217,15 @@ def test_the_reservations_of_both_accounts_are_shown(run: Run, service: Any) -> 
     assert "accepted as job jb_1, which reserved 0.1 ε, and 0.1 ε on register" in said
 
 
+def test_a_share_counts_as_recovered_from_where_no_larger_epsilon_loses_it(run: Run, service: Any) -> None:
+    """Each ε of a curve was measured on other tables, so a curve falls where a hard table joins."""
+    middles = {"0.5": 0.86, "0.7": 0.9, "1": 0.91, "3": 0.85, "7": 0.91, "10": 0.94}
+    curve = [{"epsilon": at, "low": 0, "middle": middle, "high": 1} for at, middle in middles.items()]
+    service.answers["POST", "/plans"][1]["expected_accuracy"] |= {"curve": curve}
+    for share, needed in (("85", "from ε = 0.5 on"), ("90", "from ε = 7 on"), ("95", "at no ε that was measured")):
+        assert f"recovered {share} % {needed}." in run("plan", "census", "-e", "1", "--recover", share).stdout
+
+
 def test_a_plan_says_what_similar_public_tables_recovered(run: Run, service: Any) -> None:
     typed = ["plan", "census", "-a", "mrf", "-e", "1"]
     shown = " ".join(run(*typed, "--recover", "80").stdout.split())
