@@ -162,7 +162,7 @@ def _refuse(_: str) -> NoReturn:
 
 
 def loads_exactly(body: bytes, *, max_nodes: int) -> Any:
-    """The value of a JSON text, with or without a byte order mark, whose numbers with a point are exact decimals.
+    """The value of a JSON text, with or without a byte order mark, whose numbers are integers and exact decimals.
 
     Raises:
         MalformedRequest: not JSON, not UTF-8, a duplicate key, NaN or an infinity, a number that is too long or
@@ -173,7 +173,7 @@ def loads_exactly(body: bytes, *, max_nodes: int) -> Any:
     check_nodes(body, max_nodes)
     try:
         value = json.loads(
-            body.decode("utf-8-sig"), parse_float=_decimal, parse_constant=_refuse, object_pairs_hook=_few_unique
+            body.decode("utf-8-sig"), parse_float=_exact, parse_constant=_refuse, object_pairs_hook=_few_unique
         )
     except (ValueError, RecursionError):
         raise not_json(body) from None
@@ -221,10 +221,13 @@ def _is_deeper(value: object, depth: int) -> bool:
     return True
 
 
-def _decimal(text: str) -> Decimal:
+def _exact(text: str) -> int | Decimal:
+    """A number with a point or an exponent. A whole one is an integer, as in JSON Schema: R writes 100000 as 1e+05."""
     with suppress(InvalidOperation):  # an exponent beyond what the decimal module can hold
         if len(text) <= 400:
-            return Decimal(text)
+            number = Decimal(text)
+            is_whole = number.adjusted() < limits.MAX_JSON_NUMBER_DIGITS and number == number.to_integral_value()
+            return int(number) if is_whole else number
     raise ValueError("a number of too many digits or too large an exponent")
 
 

@@ -1,11 +1,12 @@
 """Unusual but legal data is accepted, trained on and charged like any other data."""
 
+import json
 from typing import Any
 
 import pytest
 
 from tests.support.databases import on_one_server
-from tests.support.server import CSV, Server, new_idempotency_key, training
+from tests.support.server import CSV, Server, declaration, new_idempotency_key, training
 
 LABEL: dict[str, Any] = {"name": "y", "classes": ["no", "yes"]}
 NUMBER: dict[str, Any] = {"name": "x", "type": "numeric", "lower": 0, "upper": 1}
@@ -143,3 +144,14 @@ def test_the_price_does_not_depend_on_the_rows(server: Server) -> None:
     for answer in body:
         del answer["dataset"], answer["dataset_name"]
     assert body[0] == body[1]
+
+
+def test_whole_numbers_may_have_a_point_or_an_exponent(server: Server) -> None:
+    """As R's jsonlite writes round numbers."""
+    http, json_body = server.admin.http, {"Content-Type": "application/json"}
+    body = json.dumps(declaration(public_size=0)).replace('"public_size": 0', '"public_size": 1e+05')
+    declared = http.post("/datasets", content=body, headers=json_body)
+    assert (declared.status_code, declared.json()["public_size"]) == (201, 100_000)
+    plan = json.dumps(training(declared.json()["id"])).replace('"n_estimators": 2', '"n_estimators": 2.0')
+    quoted = http.post("/plans", content=plan, headers=json_body)
+    assert (quoted.status_code, quoted.json()["parameters"]["n_estimators"]) == (200, 2)

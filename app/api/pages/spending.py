@@ -233,7 +233,8 @@ def _needed(expected: ExpectedAccuracyOut, recover: str) -> Mapping[str, Any] | 
     share = _share(recover)
     if share is None:
         return None
-    return {"share": share, "epsilon": needed_epsilon(((at.epsilon, at.middle) for at in expected.curve), percent=share)}
+    curve = ((at.epsilon, at.middle) for at in expected.curve)
+    return {"share": share, "epsilon": needed_epsilon(curve, percent=share)}
 
 
 def _body(model: type[_Model], dataset: str, fields: TrainingFields) -> _Model:

@@ -55,7 +55,7 @@ def trainings() -> Iterator[Refused]:
         ({"scope": {"shard": [-1]}}, "/scope/shard", "unknown-cell"),
         ({"scope": {"shard": [10**50]}}, "/scope/shard", "unknown-cell"),
         ({"scope": {"shard": [True]}}, "/scope/shard", "unknown-cell"),
-        ({"scope": {"shard": [1.0]}}, "/scope/shard", "unknown-cell"),
+        ({"scope": {"shard": [1.5]}}, "/scope/shard", "unknown-cell"),
         ({"scope": {"shard": [CANARY]}}, "/scope/shard", "unknown-cell"),
         ({"scope": {"shard": 1}}, "/scope/shard", "not-a-list"),
         ({"scope": {CANARY: [1]}}, "/scope", "unknown-partition"),

@@ -32,6 +32,18 @@ def test_a_number_keeps_its_own_characters() -> None:
     ]
 
 
+@pytest.mark.parametrize("text", [b"100000", b"1e5", b"1e+05", b"1.0E5", b"100000.0", b"100000.000", b"10000000e-2"])
+def test_a_whole_number_is_an_integer_however_it_is_spelt(text: bytes) -> None:
+    """So JSON Schema has it, and the document of the API. R's jsonlite writes round numbers with an exponent."""
+    assert (loads(text), type(loads(text))) == (100_000, int)
+    assert digest(loads(text)) == digest(100_000)
+
+
+@pytest.mark.parametrize("text", [b"1e15", b"1e400", b"1e999999", b"0.5", b"1e-999999"])
+def test_a_number_of_another_size_is_a_decimal(text: bytes) -> None:
+    assert type(loads(text)) is Decimal
+
+
 @pytest.mark.parametrize(
     "body",
     [
