@@ -16,13 +16,14 @@ from typing import Annotated, Any, TypeAlias
 
 import typer
 
+from app.cli import problems
 from app.cli.command import Group, Plain, WrongUse, command
 from app.cli.problems import ExitCode
 from app.core import processes
 from app.core.errors import InstallationError
 from app.core.memory import without_collection
 from app.core.processes import provider_environment, scrubbed_environment
-from app.core.settings import PREFIX, Settings
+from app.core.settings import PREFIX, SETTINGS, Settings, unknown_variables
 from app.db import revisions
 from app.db.database import Database, parse_url
 
@@ -51,6 +52,15 @@ def _refuse_password(name: str, address: str) -> None:
         )
 
 
+def _warn_of_unknown_variables() -> None:
+    """Names variables that set nothing: a misspelt one would leave a default in force, such as no public times."""
+    known = [setting.name.upper() for setting in SETTINGS]
+    for name in unknown_variables(os.environ):
+        likely = problems.similar([name.removeprefix(PREFIX)], known)
+        meant = problems.question(f"{PREFIX}{each}" for each in likely)
+        print(f"note: {name} is no setting and sets nothing{meant or '; see docs/settings.md'}", file=sys.stderr)
+
+
 @dataclass(frozen=True)
 class HomeOptions(Plain):
     """Options that locate the installation."""
@@ -75,6 +85,7 @@ class HomeOptions(Plain):
                 _refuse_password(name, str(address))
         home = None if self.home is None else self.home.expanduser().absolute()
         level = None if self.log_level is None else self.log_level.upper()
+        _warn_of_unknown_variables()
         return Settings.from_environment(
             os.environ, home=home, database_url=self.database_url, log_level=level, **flags
         )
@@ -299,6 +310,7 @@ def run_dask_worker(
 
 
 def _dask_settings() -> Settings:
+    _warn_of_unknown_variables()
     settings = Settings.from_environment(os.environ)
     if settings.dask_cluster is None:
         raise InstallationError("GROVEKEEPER_DASK_SCHEDULER is not set")

@@ -396,6 +396,17 @@ SETTINGS = tuple(Setting(it.name, **it.metadata) for it in fields(Settings))
 """Every setting, in the order of ``docs/settings.md``."""
 
 
+_OF_A_CLUSTER = re.compile(r"SERVICE_(HOST|PORT)|PORT_[0-9]+_(TCP|UDP)")
+"""In variables that Kubernetes sets for each Service object, as one of the name ``grovekeeper``."""
+
+
+def unknown_variables(environ: Mapping[str, str]) -> list[str]:
+    """Variables with the prefix that set nothing: misspelt ones, or those of another version."""
+    known = {it.variable for it in SETTINGS} | {f"{it.variable}_FILE" for it in SETTINGS if it.secret}
+    unknown = [name for name in environ if name.startswith(PREFIX) and name not in known]
+    return sorted(name for name in unknown if not (_OF_A_CLUSTER.search(name) or environ[name].startswith("tcp://")))
+
+
 def _read(setting: Setting, environ: Mapping[str, str]) -> object | None:
     text = environ.get(setting.variable) or None
     if setting.secret:
@@ -457,10 +468,10 @@ _PAGE_HEAD = """\
 Generated from `app/core/settings.py` by `python -m app.core.settings > docs/settings.md`; do not edit.
 
 Every setting is an environment variable. A command-line flag of the same name takes precedence (`--port` over
-`GROVEKEEPER_PORT`). An empty variable counts as unset. A secret can also be read from a file: append `_FILE` to the
-variable's name and set it to the file's name (`GROVEKEEPER_ADMIN_KEY_FILE=/run/secrets/admin_key`).
-`--database-url` and `--migration-url` take no password, because every account of the machine can read the command
-lines of running processes.
+`GROVEKEEPER_PORT`). An empty variable counts as unset; a variable that is no setting sets nothing, and a start names
+it. A secret can also be read from a file: append `_FILE` to the variable's name and set it to the file's name
+(`GROVEKEEPER_ADMIN_KEY_FILE=/run/secrets/admin_key`). `--database-url` and `--migration-url` take no password, because
+every account of the machine can read the command lines of running processes.
 
 | variable | default | secret | meaning |
 |---|---|---|---|"""

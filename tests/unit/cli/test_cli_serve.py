@@ -163,6 +163,15 @@ def test_a_password_in_a_flag_is_refused_and_not_shown(typed: str, address: str,
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize("typed", ["db status", "worker", "dask scheduler"])
+def test_a_misspelt_variable_is_named_before_its_default_is_in_force(typed: str, tmp_path: Path) -> None:
+    environ = {"GROVEKEEPER_HOME": str(tmp_path / "home"), "GROVEKEEPER_RELEASE_INTERVAL": "60", "GROVEKEEPER_X": "1"}
+    said = CliRunner().invoke(app, typed.split(), env=environ | {"GROVEKEEPER_DATABASE_URL": "mysql://x"}).stderr
+    meant = "did you mean GROVEKEEPER_RELEASE_INTERVAL_S?"
+    assert f"note: GROVEKEEPER_RELEASE_INTERVAL is no setting and sets nothing; {meant}" in said
+    assert "note: GROVEKEEPER_X is no setting and sets nothing; see docs/settings.md" in said
+
+
 def test_the_arguments_of_a_dask_worker_have_no_address_of_a_store(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from app.core.errors import InstallationError
-from app.core.settings import SETTINGS, Settings, to_markdown
+from app.core.settings import SETTINGS, Settings, to_markdown, unknown_variables
 from grovekeeper_client import transport
 
 _PAGE = Path(__file__).parents[3] / "docs" / "settings.md"
@@ -208,3 +208,17 @@ def test_secrets_are_not_in_the_repr() -> None:
     settings = Settings.from_environment(environ)
     assert settings.admin_key == settings.api_key == settings.database_url == "SECRET"
     assert "SECRET" not in repr(settings)
+
+
+def test_a_variable_that_is_no_setting_is_found_unless_a_cluster_set_it() -> None:
+    """Every setting is known, and the file of every secret."""
+    known = {setting.variable: "x" for setting in SETTINGS} | {"GROVEKEEPER_ADMIN_KEY_FILE": "x", "HOME": "/"}
+    of_a_cluster = {
+        "GROVEKEEPER_SERVICE_HOST": "10.0.0.1",
+        "GROVEKEEPER_SERVICE_PORT_HTTP": "8731",
+        "GROVEKEEPER_PORT_8731_TCP_ADDR": "10.0.0.1",
+        "GROVEKEEPER_API_PORT": "tcp://10.0.0.1:8731",
+    }
+    assert unknown_variables(known | of_a_cluster) == []
+    misspelt = {"GROVEKEEPER_RELEASE_INTERVAL": "60", "GROVEKEEPER_HOME_FILE": "x"}
+    assert unknown_variables(known | misspelt) == ["GROVEKEEPER_HOME_FILE", "GROVEKEEPER_RELEASE_INTERVAL"]
