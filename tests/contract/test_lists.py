@@ -27,6 +27,7 @@ from app.services.datasets.erase import delete_dataset
 from app.services.installation import Installation
 from app.services.jobs import show_jobs
 from app.services.ledger import audit, balances, external, history, spend_history
+from app.services.ledger.audit import ActSearch
 from app.services.ledger.balances import cell_out
 from app.services.pagination import PageRequest
 from app.services.spending import profiles
@@ -388,6 +389,16 @@ def test_a_page_of_jobs_ends_where_its_scopes_are_large(scene: Scene, monkeypatc
         cursor = page.next
     assert [len(jobs) for jobs in pages] == [2, 2, 1]
     assert [job for jobs in pages for job in jobs] == submitted[::-1]
+
+
+def test_a_page_of_acts_ends_where_their_details_are_large(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rules may name ten thousand keys, and each change of them is an act."""
+    monkeypatch.setattr(limits, "MAX_PAGE_BYTES", 1)
+    first = audit.list_acts(scene.installation, ADMIN, PageRequest(500))
+    second = audit.list_acts(scene.installation, ADMIN, PageRequest(500, first.next))
+    assert [[act.sequence for act in page.acts] for page in (first, second)] == [[1], [2]]
+    newest = audit.search_acts(scene.installation, ADMIN, ActSearch(), PageRequest(500))
+    assert [act.sequence for act in newest.acts] == [2]
 
 
 def test_filters_leave_out_other_jobs(scene: Scene) -> None:

@@ -8,7 +8,6 @@ from sqlalchemy.orm import Session
 
 from app.access import grants
 from app.access.grants import Principal, Role
-from app.core import limits
 from app.core.errors import NotFound
 from app.datasets import catalog
 from app.ledger import control, statements, tables
@@ -19,19 +18,21 @@ from app.registry import models
 from app.services.installation import Installation
 from app.services.ledger.heads import checkpoint_of
 from app.services.ledger.history import entries_up_to, json_lines, matching_entries
-from app.services.pagination import PageRequest, page_of
+from app.services.pagination import PageRequest
 from app.wire.ledger import ActList, ActOut
+
+_READ_AT_ONCE = 100  # acts: rules may list 10,000 keys
 
 
 def list_acts(installation: Installation, principal: Principal, page: PageRequest) -> ActList:
     """Lists a page of administrative acts, in order."""
     principal.require(Role.AUDITOR)
     with installation.database.read() as session:
-        shown, following = page_of(
-            page,
-            lambda limit: tables.entries(session, control.CHAIN, after=page.sequence(), limit=limit),
-            lambda entry: str(entry.sequence),
-        )
+
+        def after(last: int, limit: int) -> list[Entry]:
+            return tables.entries(session, control.CHAIN, after=last, limit=limit)
+
+        shown, following = matching_entries(after, lambda _: True, page, batch_size=_READ_AT_ONCE)
         return ActList(acts=[ActOut.model_validate(entry.to_json()) for entry in shown], next=following)
 
 
@@ -107,8 +108,8 @@ def search_acts(installation: Installation, principal: Principal, search: ActSea
         def is_match(act: Entry) -> bool:
             return _mentions(search.by, [act.actor], names) and _mentions(search.about, _texts(act.details), names)
 
-        batch_size = page.limit if search.by is None and search.about is None else limits.MAX_PAGE_SIZE
-        matches, following = matching_entries(before, is_match, page, batch_size=batch_size)
+        batch_size = page.limit if search.by is None and search.about is None else _READ_AT_ONCE
+        matches, following = matching_entries(before, is_match, page, batch_size=min(batch_size, _READ_AT_ONCE))
         size = statements.size(session, control.CHAIN)
     return ActPage([ActOut.model_validate(act.to_json()) for act in matches], names, size, following)
 

@@ -245,7 +245,7 @@ def list_reservations(
             page,
             lambda limit: tables.external_reservations(session, dataset.id, after=page.cursor, limit=limit),
             lambda row: row.id,
-            lambda row: json_text.n_bytes(row.scope),
+            lambda row: json_text.n_bytes((row.scope, row.event, row.details)),
         )
         return ReservationList(reservations=[_reservation_out(session, dataset, row) for row in shown], next=following)
 

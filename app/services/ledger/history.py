@@ -50,7 +50,7 @@ def matching_entries(
             last, n_read = entry.sequence, n_read + 1
             if is_match(entry):
                 entries.append(entry)
-                size += json_text.n_bytes(entry.scope)
+                size += json_text.n_bytes((entry.scope, entry.event, entry.details))
             is_full = len(entries) == page.limit or size >= limits.MAX_PAGE_BYTES
             if is_full or n_read == limits.MAX_SEARCHED_ENTRIES:
                 return entries, str(last) if following(last, 1) else None
