@@ -13,8 +13,11 @@ from unittest.mock import patch
 
 import pytest
 from sqlalchemy import delete, make_url, update
+from sqlalchemy.orm import Session
 
 from app.core.errors import BalanceMismatch
+from app.db.database import Database
+from app.forests import catalogue
 from app.jobs.tables import JobRow
 from app.ledger.tables import ReservationRow
 from app.services.execution.charge import KINDS, TaskNotPaid, charge_claimed
@@ -304,6 +307,34 @@ def test_a_charge_for_some_uploads_opens_no_other_upload(installation: Installat
     run(scene, lambda task, _: files.append(task.parts[0].row_files) or perform_here(task))  # type: ignore[func-returns-value]
     assert scene.end(honest) == ("succeeded", None, ["reserve", "charge"])
     assert [path.stem for [*paths] in files for path in paths] == [*([] if names_uploads else [first]), second]
+
+
+def test_a_job_is_planned_again_before_the_transaction_that_charges_it(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With thousands of columns that takes seconds, for which everybody who writes would wait on SQLite."""
+    write, priced, is_writing, seen = Database.write, catalogue.require_priced, False, list[bool]()
+
+    @contextmanager
+    def writing(database: Database) -> Iterator[Session]:
+        nonlocal is_writing
+        with write(database) as session:
+            is_writing = True
+            try:
+                yield session
+            finally:
+                is_writing = False
+
+    def price_again(*planned: Any) -> None:
+        seen.append(is_writing)
+        priced(*planned)
+
+    scene.submit_job(key="k", scope={"shard": [0]})
+    claim = claimed(scene.installation)
+    monkeypatch.setattr(Database, "write", writing)
+    monkeypatch.setattr(catalogue, "require_priced", price_again)
+    charge_claimed(scene.installation, claim)
+    assert seen == [False]
 
 
 def test_a_job_that_was_not_touched_runs(scene: Scene) -> None:

@@ -6,7 +6,7 @@ from datetime import datetime
 from fractions import Fraction
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple
 
 from sqlalchemy.orm import Session
 
@@ -64,6 +64,15 @@ class SubmitterRevoked(GrovekeeperError):
     sentence = "the submitter of a job may not train any more"
 
 
+class _Planning(NamedTuple):
+    """What the plan of a training follows from."""
+
+    algorithm: str | None
+    work: dict[str, Any]
+    schema: dict[str, Any]
+    terms: Sequence[AccountRequest]
+
+
 def charge_claimed(installation: Installation, claim: Claim) -> JobTask:
     """Transaction 1: the reservation becomes a charge. When this returns, the charge is committed.
 
@@ -72,6 +81,7 @@ def charge_claimed(installation: Installation, claim: Claim) -> JobTask:
         SubmitterRevoked: the submitter may not train on a dataset of the job any more; nothing was charged.
         Frozen: a dataset of the job was frozen since the claim; nothing was charged.
     """
+    planned = _planned_before(installation, claim)
     with installation.database.write() as session:
         row = queue.job(session, claim.job_id)
         _hold_submitter(installation, session, row)
@@ -79,7 +89,7 @@ def charge_claimed(installation: Installation, claim: Claim) -> JobTask:
         row = queue.leased(session, claim)
         if row.charged_at is not None:
             raise LeaseLost  # a charged job is never run twice
-        require_paid(session, row)
+        require_paid(session, row, planned)
         reservations.charge_job(session, row.id, actor=WORKER)
         row.charged_at = at = installation.database.now(session)
         _require_open(session, row, at=at)
@@ -114,13 +124,41 @@ def _hold_submitter(installation: Installation, session: Session, row: JobRow) -
         raise SubmitterRevoked from None
 
 
-def require_paid(session: Session, row: JobRow) -> None:
+def _planned_before(installation: Installation, claim: Claim) -> _Planning | None:
+    """What a training follows from, if it is what planning makes of it; planning may take seconds, which hold no lock.
+
+    ``None`` also if anything cannot be read: the transaction then finds why.
+    """
+    try:
+        with installation.database.read() as session:
+            row = queue.job(session, claim.job_id)
+            if row.kind != "train":  # others are planned in a moment, from the rows of models, too
+                return None
+            datasets = [catalog.find(session, part.dataset) for part in row.parts]
+            planning = _planning(row, datasets)
+            is_planned = kind_of(row.kind).is_planned(session, row, datasets[0].schema, planning.terms)
+    except (GrovekeeperError, ArithmeticError, IndexError, KeyError, TypeError, ValueError):
+        return None
+    return planning if is_planned else None
+
+
+def _planning(row: JobRow, datasets: Sequence[Dataset]) -> _Planning:
+    terms = [_terms(dataset, part.price) for dataset, part in zip(datasets, row.parts, strict=True)]
+    return _Planning(row.algorithm, row.task["work"], datasets[0].row.schema, terms)
+
+
+def require_paid(session: Session, row: JobRow, planned: _Planning | None) -> None:
     """Compares what decides which rows a job reads, how noise is scaled and what is shown with what was reserved.
 
     Runs in the transaction that charges the job, so a job with a changed queue row, a wrongly priced event, or a
     dataset that is not as its account states reads no private row. Every part is what its reservation, which the charge
     compares with its entry, pays for; the work is planned again. What the job draws is held to the event while it is
     drawn (:mod:`app.forests.noise.randomness`). Words (names, warnings) and numbers of earlier releases are believed.
+
+    Args:
+        session: of the transaction that charges the job.
+        row: the job.
+        planned: what was planned again before the transaction; it is compared, and only if it differs planned here.
 
     Raises:
         TaskNotPaid: a part or the work differs, the event costs one privacy unit more than the reserved amount, or a
@@ -132,7 +170,7 @@ def require_paid(session: Session, row: JobRow) -> None:
     if not named or by_id.keys() != set(named) or len(by_id) != len(named):
         raise TaskNotPaid
     try:
-        is_paid = _is_paid(session, row, by_id)
+        is_paid = _is_paid(session, row, by_id, planned)
     except Unavailable:
         raise
     except (GrovekeeperError, ArithmeticError, KeyError, TypeError, ValueError):  # not of the form of a task
@@ -141,7 +179,7 @@ def require_paid(session: Session, row: JobRow) -> None:
         raise TaskNotPaid
 
 
-def _is_paid(session: Session, row: JobRow, by_id: Mapping[str, ReservationRow]) -> bool:
+def _is_paid(session: Session, row: JobRow, by_id: Mapping[str, ReservationRow], planned: _Planning | None) -> bool:
     datasets = [catalog.find(session, part.dataset) for part in row.parts]
     parts = zip(row.parts, datasets, kinds.events_of(row), strict=True)
     for position, (part, dataset, event) in enumerate(parts):
@@ -152,8 +190,9 @@ def _is_paid(session: Session, row: JobRow, by_id: Mapping[str, ReservationRow])
             return False
     first, n_trees = datasets[0], row.task["work"]["plan"].get("n_trees", 0)
     of_job = (row.dataset_id, row.dataset_name, row.n_trees)
-    terms = [_terms(dataset, part.price) for dataset, part in zip(datasets, row.parts, strict=True)]
-    is_planned = kind_of(row.kind).is_planned(session, row, first.schema, terms)
+    planning = _planning(row, datasets)
+    is_planned = row.kind == "train" and planning == planned
+    is_planned = is_planned or kind_of(row.kind).is_planned(session, row, first.schema, planning.terms)
     return is_planned and of_job == (first.id, first.name, n_trees)
 
 
