@@ -9,6 +9,7 @@ import socket
 from asyncio.events import TimerHandle
 from collections import Counter
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any, NoReturn, TypeAlias
 from weakref import WeakKeyDictionary
 
@@ -19,7 +20,7 @@ from uvicorn.server import ServerState
 
 from app.api import problems
 from app.api.authentication import Prediction, prediction_of
-from app.api.capacity import Client
+from app.api.capacity import Client, Rounds
 from app.core import limits
 from app.core.errors import GrovekeeperError, MalformedRequest, TooManyRequests
 
@@ -51,9 +52,14 @@ _IGNORED = _Ignored()
 
 
 class _Seats:
-    """The connections of one server: those of each key, and those that sent no valid key yet, the oldest first."""
+    """The connections of one server: those of each key, and those that sent no valid key yet, the oldest first.
+
+    Attributes:
+        rounds: begin the requests on all of them.
+    """
 
     def __init__(self) -> None:
+        self.rounds = Rounds()
         self._without_key: dict[BoundedHttp, None] = {}
         self._of_keys: dict[BoundedHttp, str] = {}
         self._n_of_keys: Counter[str] = Counter()
@@ -63,6 +69,7 @@ class _Seats:
 
         A newcomer may bring a key, so it is refused only if no other connection is without one.
         """
+        self.rounds.accepted()
         self._without_key[connection] = None
         n_surplus = len(connection.connections) - limits.MAX_CONNECTIONS
         while self._without_key and (n_surplus > 0 or len(self._without_key) > limits.MAX_CONNECTIONS_WITHOUT_KEY):
@@ -99,9 +106,16 @@ class BoundedHttp(HttpToolsProtocol):
     a proxy may read in another way is refused and its connection closed, so that no part becomes the next request.
     """
 
-    def __init__(self, *arguments: Any, at_once: AtOnce | None = None, **options: Any) -> None:
+    def __init__(
+        self,
+        *arguments: Any,
+        at_once: AtOnce | None = None,
+        key_of: Callable[[Scope], str | None] = lambda _: None,
+        **options: Any,
+    ) -> None:
         super().__init__(*arguments, **options)
         self._at_once = at_once
+        self._key_of = key_of
         self._held: tuple[RequestResponseCycle, Prediction] | None = None
         self._hold_ends_s = 0.0
         self._hold: TimerHandle | None = None
@@ -186,15 +200,23 @@ class BoundedHttp(HttpToolsProtocol):
         """Answers the prediction whose body was waited for, or starts its task."""
         if cycle.more_body and len(cycle.body) <= limits.MAX_BYTES_AT_ONCE:
             return
+        self._held = None
+        self._begin(cycle, partial(self._answered_at_once, cycle, addressed))
+
+    def _begin(self, cycle: RequestResponseCycle, start: Callable[[], bool]) -> None:
+        """Begins a request when the turn of its key comes."""
+        scope: Any = cycle.scope
+        self._seats.rounds.begin(partial(self._key_of, scope), start)
+
+    def _answered_at_once(self, cycle: RequestResponseCycle, addressed: Prediction) -> bool:
+        """Answers a prediction whose body is there, or starts its task; returns whether it has one."""
         # Of several requests, each waits for the task of the one before; and a client that does not read has to wait.
-        is_alone = cycle is self.cycle and not cycle.more_body and not self.flow.write_paused
+        is_alone = cycle is self.cycle and not (cycle.more_body or cycle.disconnected or self.flow.write_paused)
         scope: Any = cycle.scope
         at_once = self._at_once if is_alone else None
         answer = None if at_once is None else at_once(addressed, scope, bytes(cycle.body))
         if answer is None:
-            self._start_held(cycle)
-            return
-        self._held = None
+            return self._has_task(cycle)
         fields, body = answer
         if not cycle.keep_alive:
             fields.append((b"connection", b"close"))
@@ -203,6 +225,13 @@ class BoundedHttp(HttpToolsProtocol):
         self.transport.write(_head(200, [*self.server_state.default_headers, *fields]) + body)
         if not cycle.keep_alive:
             self.transport.close()
+        return False
+
+    def _has_task(self, cycle: RequestResponseCycle) -> bool:
+        """Starts the task of a request, unless its client went away."""
+        if not cycle.disconnected:
+            super()._start_asgi_task(cycle, self.app)
+        return not cycle.disconnected
 
     def _end_hold(self) -> None:
         self._hold = None
@@ -211,11 +240,8 @@ class BoundedHttp(HttpToolsProtocol):
         if self.loop.time() < self._hold_ends_s:  # of a later request than that of the timer
             self._hold = self.loop.call_at(self._hold_ends_s, self._end_hold)
         else:
-            self._start_held(self._held[0])
-
-    def _start_held(self, cycle: RequestResponseCycle) -> None:
-        self._held = None
-        super()._start_asgi_task(cycle, self.app)
+            [cycle, _], self._held = self._held, None
+            self._begin(cycle, partial(self._has_task, cycle))
 
     def on_message_complete(self) -> None:
         if self._head_again:
@@ -310,7 +336,7 @@ class BoundedHttp(HttpToolsProtocol):
         waits_for_body = cycle.more_body and not cycle.waiting_for_100_continue
         addressed = prediction_of(scope) if waits_for_body and self._at_once is not None else None
         if addressed is None:
-            super()._start_asgi_task(cycle, app)
+            self._begin(cycle, partial(self._has_task, cycle))
             return
         self._held = cycle, addressed
         self._hold_ends_s = self.loop.time() + limits.BODY_AFTER_HEAD_S

@@ -257,6 +257,12 @@ class EveryRequest:
         if self._spans is not None:
             self._spans.record(scope, status=status, began_ns=began_at_ns, ended_ns=began_at_ns + took_ns)
 
+    def key_of(self, scope: Scope) -> str | None:
+        """The key of a request that waits for its turn on the event loop, if this process has seen it."""
+        PATH_PREFIX.set(self._path_prefix)
+        scope["state"]["session"] = take_session(scope)
+        return self._authentication.seen(scope)
+
     def at_once(self, addressed: Prediction, scope: Scope, body: bytes) -> _Parts | None:
         """Answers a small prediction on the event loop, because nothing waits or takes long.
 
@@ -285,7 +291,8 @@ class EveryRequest:
     async def _answer(self, scope: Scope, receive: Receive, answered: "_Answered") -> None:
         client: Client = scope["state"].setdefault("client", Client())
         CLIENT.set(client)
-        scope["state"]["session"] = take_session(scope)
+        if "session" not in scope["state"]:
+            scope["state"]["session"] = take_session(scope)
         try:
             await self._serve(client, scope, receive, answered)
         except GrovekeeperError as error:

@@ -90,7 +90,8 @@ def server_config(application: Application) -> uvicorn.Config:
     # A thread that computes gives way ten times as often as usual, because a request changes threads several times.
     sys.setswitchinterval(0.0005)
     # The library declares a class, and calls it.
-    protocol: Any = partial(BoundedHttp, at_once=application.every_request.at_once)
+    layer = application.every_request
+    protocol: Any = partial(BoundedHttp, at_once=layer.at_once, key_of=layer.key_of)
     return uvicorn.Config(
         application,
         log_config=None,

@@ -181,6 +181,9 @@ MAX_CONNECTIONS = 2_048
 MAX_CONNECTIONS_WITHOUT_KEY = 1_024
 # Connections of one API process that count as those of one key; further ones count as connections without a key.
 MAX_CONNECTIONS_PER_KEY = 256
+# Seconds in a round of the event loop in which requests begin that are answered at once; or one other request begins.
+ROUND_S = 0.002
+MAX_ROUNDS_OF_CONNECTIONS = 64  # Rounds with a new connection, of which one begins a request without a known key
 MAX_REQUEST_HEAD_BYTES = 64 * 1024  # Bytes of the request line and the headers of a request
 MAX_REQUEST_FIELDS = 128  # Header fields of a request
 MAX_REQUEST_FIELD_BYTES = 16 * 1024  # Bytes of a header field: a token, or the cookies of all services of a domain

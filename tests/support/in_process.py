@@ -84,6 +84,7 @@ class InProcess:
         with socket.socket() as unconnected:
             transport = KeptTransport(unconnected)
             protocol.connection_made(transport)
+            await anyio.lowlevel.checkpoint()  # the server looks at its connections again before it reads
             protocol.data_received(request)
             while not protocol.cycle.response_complete:
                 await anyio.lowlevel.checkpoint()

@@ -68,15 +68,16 @@ def entry(fields: Mapping[str, Any], symbol: str, ended: str | None = None) -> s
 
 _ENTRIES: Mapping[str, str] = {
     "open": "The account was opened with a cap of {amount}.",
-    "opening-load": "The account goes on from that of the erased dataset {erased}, which had spent {amount}: the most "
-    "that one person can have lost there.",
+    "opening-load": "The account goes on from that of the erased dataset {erased}, which had spent {amount} in its "
+    "tightest cell.",
     "reserve": "{amount} was reserved for {purpose}.",
     "charge": "{amount} was charged for {purpose}. A charge is final.",
     "void": "The reservation of {amount} for {purpose} was given back, because the job did not read a row.",
     "expire": "The reservation of {amount} for {purpose} was given back, because {why}.",
     "cap": "The cap was changed to {amount}. Reason: {reason}",
-    "join": "The dataset {member} became a member. Its load was {amount}: the most that one person can lose there.",
-    "load": "From here on, the load of the member {member} is {amount}: the most that one person can lose there.",
+    "join": "The dataset {member} became a member. Its load was {amount}: what its tightest cell had spent and "
+    "reserved.",
+    "load": "From here on, the load of the member {member} is {amount}: what its tightest cell has spent and reserved.",
     "state": "The state of the account was stated, so that a process that starts need not read the entries before.",
 }
 """Sentences by kind of an entry; an opening load is an entry of the kind ``load``."""
