@@ -16,10 +16,12 @@ from sqlalchemy import delete, make_url, update
 from sqlalchemy.orm import Session
 
 from app.core.errors import BalanceMismatch
+from app.datasets.catalog import DatasetRow
 from app.db.database import Database
 from app.forests import catalogue
 from app.jobs.tables import JobRow
 from app.ledger.tables import ReservationRow
+from app.services.execution import charge
 from app.services.execution.charge import KINDS, TaskNotPaid, charge_claimed
 from app.services.installation import Installation
 from app.services.jobs.task import JobTask
@@ -335,6 +337,51 @@ def test_a_job_is_planned_again_before_the_transaction_that_charges_it(
     monkeypatch.setattr(catalogue, "require_priced", price_again)
     charge_claimed(scene.installation, claim)
     assert seen == [False]
+
+
+def _nearly_the_same_delta(task: dict[str, Any]) -> None:
+    task["parts"][0]["price"]["delta"] += "00000000000000000001"  # at the same amount
+
+
+def _another_algorithm(scene: Scene, job_id: str) -> None:
+    with scene.installation.database.write() as session:
+        session.execute(update(JobRow).where(JobRow.id == job_id).values(algorithm="rdt-mv"))
+
+
+def _another_column(scene: Scene, _: str) -> None:
+    with scene.installation.database.write() as session:
+        row = session.get_one(DatasetRow, scene.dataset_id)
+        schema = copy.deepcopy(row.schema)
+        schema["features"][0]["upper"] += 1
+        row.schema = schema
+
+
+@pytest.mark.parametrize("change", [_of_task(_nearly_the_same_delta), _another_algorithm, _another_column])
+def test_a_job_that_changed_since_it_was_planned_again_is_planned_under_the_lock(
+    installation: Installation, monkeypatch: pytest.MonkeyPatch, change: Callable[[Scene, str], None]
+) -> None:
+    budget = {"accountant": "zcdp", "epsilon": "3", "delta": "0.000001"}
+    scene = Scene(installation, people.declared(installation, budget=budget)["id"])
+    people.upload(installation, scene.dataset_id, b"age,income\n1,low\n")
+    job_id = scene.submit_job(key="k")
+    claim, planned_before, n_planned = claimed(installation), charge._planned_before, 0
+
+    def planned_and_changed(*job: Any) -> Any:
+        planned = planned_before(*job)
+        assert planned is not None
+        change(scene, job_id)
+        return planned
+
+    def is_planned(*_: Any) -> bool:
+        nonlocal n_planned
+        n_planned += 1
+        return n_planned == 1
+
+    monkeypatch.setattr(charge, "_planned_before", planned_and_changed)
+    monkeypatch.setattr(TrainKind, "is_planned", is_planned)
+    with pytest.raises(TaskNotPaid):
+        charge_claimed(installation, claim)
+    assert n_planned == 2
 
 
 def test_a_job_that_was_not_touched_runs(scene: Scene) -> None:
