@@ -217,7 +217,8 @@ MAX_PREDICTIONS_AT_ONCE = 4  # Threads of one API process that predict
 READINESS_WAIT_S = 5  # Seconds that ``/readyz`` waits for the database
 # Free bytes on the disk of the home below which an API process is not ready, and no job is charged.
 MIN_FREE_DISK_BYTES = 64 * 1024 * 1024
-# Free bytes on the disk of the home below which no further part of an upload is taken, so that jobs still find theirs.
+# Free bytes on the disk of the home below which no further part of an upload is taken and no codes of rows are kept, so
+# that jobs still find theirs.
 MIN_FREE_UPLOAD_BYTES = 256 * 1024 * 1024
 MAX_UNFINISHED_UPLOADS_PER_KEY = 8  # Uploads of one key in one API process, from their first byte to their answer
 # Uploads of one API process that wait for another upload to their dataset; fewer than the threads for uploads.

@@ -8,7 +8,9 @@ The text of a file has, for every row group of the rows: the lowest bytes of the
 their ninth bits if the bins are wide (:class:`app.forests.data.coded_rows.CodedBlock`).
 """
 
+import errno
 import hashlib
+import shutil
 from collections.abc import Sequence
 from contextlib import suppress
 from itertools import accumulate
@@ -17,6 +19,7 @@ from typing import Final
 
 import numpy as np
 
+from app.core import limits
 from app.core.files import Directory, StoredFile
 from app.core.sealed_files import DataKey, Reader, SealBroken, SealedFile
 from app.datasets import row_files
@@ -128,11 +131,20 @@ class CodeWriter:
         if self._unfinished is None:
             return
         try:
+            self._require_room(block)
             for part in (block.low, block.high):
                 if part.size:
                     self._writer.write(np.ascontiguousarray(part).data)
         except OSError as error:
             self.__exit__(OSError, error, None)
+
+    def _require_room(self, block: CodedBlock) -> None:
+        """Leaves the room that was looked at before the charge: of the job's own model, too."""
+        assert self._file is not None
+        assert isinstance(self._file.file.store, Directory)
+        left = shutil.disk_usage(self._file.file.store.folder).free - block.low.nbytes - block.high.nbytes
+        if left < limits.MIN_FREE_UPLOAD_BYTES:
+            raise OSError(errno.ENOSPC, "too little space for codes")
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None

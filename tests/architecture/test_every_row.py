@@ -43,6 +43,10 @@ REASONS: dict[str, dict[tuple[str, str], str]] = {
         ("CodeReader.read", "self._ends[group:group + 2]"): "where the codes of one row group begin and end",
         ("CodeReader.read", "text[n_low:]"): "the second part of the codes of one row group",
         ("CodeReader.read", "text[:n_low]"): "the first part of the codes of one row group",
+        (
+            "CodeWriter._require_room",
+            "left < limits.MIN_FREE_UPLOAD_BYTES",
+        ): "whether codes are stored",
         ("_make_room", "sorted(others, key=lambda other: other.changed_at)[:-(MAX_FILES - 1)]"): "files of codes",
     },
     "datasets/erasure.py": {("_copy", "stays[start:start + table.num_rows]"): IN_BLOCKS},

@@ -4,11 +4,13 @@ import dataclasses
 import errno
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
+from app.core import limits
 from app.core.sealed_files import DataKey, SealBroken, SealedFile, Writer
 from app.datasets import code_files, erasure, private_rows, row_files
 from app.datasets.private_rows import Selection
@@ -203,6 +205,18 @@ def test_a_full_disk_fails_no_job(ingest, monkeypatch, method):
     monkeypatch.setattr(Writer, method, full)
     np.testing.assert_array_equal(codes(read(ingest)), wide_codes(GRID, ingest.read().features))
     assert stored(ingest) == []
+
+
+def test_codes_leave_the_room_that_was_looked_at_before_the_charge(ingest, monkeypatch):
+    """A job's own copy of codes must not take the place of its model."""
+    ingest(BODY)
+    free = SimpleNamespace(free=limits.MIN_FREE_UPLOAD_BYTES)
+    monkeypatch.setattr(code_files.shutil, "disk_usage", lambda _: free)
+    np.testing.assert_array_equal(codes(read(ingest)), wide_codes(GRID, ingest.read().features))
+    assert stored(ingest) == []
+    free.free += 10**6
+    read(ingest)
+    assert len(stored(ingest)) == 1
 
 
 def test_other_rows_other_bins_and_other_keys_have_other_codes(ingest):
