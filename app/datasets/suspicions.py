@@ -19,6 +19,8 @@ SAMPLE = 1_000
 
 UTF_16 = "not UTF-8: it looks like UTF-16; save the file as UTF-8"
 WORKBOOK = "not CSV: it looks like a workbook or a zip archive; export the table as CSV in UTF-8"
+PACKED = "not CSV: it looks packed in another way than gzip; unpack it, or pack it with gzip"
+SPSS = "not CSV: it looks like a file of SPSS; export the table as CSV in UTF-8"
 LATIN_1 = "not UTF-8: it looks like Latin-1 or Windows-1252; save the file as UTF-8"
 NO_TEXT = "the file is empty"
 OPEN_QUOTE = "a quoted name has no end, or text after its quote"
@@ -43,6 +45,11 @@ _BEGINS = {
     b"PK": WORKBOOK,
     b"\xd0\xcf\x11\xe0": WORKBOOK,
     b"\x1f\x8b": "not CSV: it looks like gzip; state it (Content-Encoding: gzip, or a name that ends in .gz)",
+    b"BZh": PACKED,
+    b"\xfd7zXZ\x00": PACKED,
+    b"\x28\xb5\x2f\xfd": PACKED,  # Zstandard
+    b"7z\xbc\xaf": PACKED,
+    b"$FL2": SPSS,
     b"PAR1": "not CSV: it looks like Parquet; state it (media type, or a name that ends in .parquet)",
     b"ARROW1": "not CSV: it looks like Arrow; state it (media type, or a name that ends in .arrow)",
 }

@@ -80,6 +80,8 @@ def test_utf_16_is_named(ingest: Ingestion, encoding: str, packed: bool) -> None
     ("begin", "words"),
     [
         (b"PK\x03\x04\x14\x00", "workbook"), (b"\xd0\xcf\x11\xe0\xa1\xb1", "workbook"), (b"\x1f\x8b\x08\x00", "gzip"),
+        (b"BZh91AY&SY\xff", "packed"), (b"\xfd7zXZ\x00\x00", "packed"), (b"\x28\xb5\x2f\xfd\x24", "packed"),
+        (b"$FL2@(#)\x00\xff", "SPSS"),
         (b"PAR1\x15\x00", "Parquet"), (b"ARROW1\x00\x00", "Arrow"), (b"<!DOCTYPE html>", "HTML"),
         (b'{"rows": [', "JSON"),
         (b'[{"age": 39}]', "JSON"),
