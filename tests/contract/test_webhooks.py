@@ -21,10 +21,12 @@ import pytest
 from pydantic import ValidationError
 from sqlalchemy import delete, text
 
+from app.cli.problems import _BY_TYPE, ExitCode
 from app.core import limits
 from app.core.errors import (
     BudgetExceeded,
     DatasetDeleted,
+    ErasureDue,
     Frozen,
     InvalidRequest,
     LedgerRewound,
@@ -32,6 +34,7 @@ from app.core.errors import (
     NotFound,
     RoleMissing,
     TooLarge,
+    TooManyCells,
 )
 from app.jobs.states import EndReason
 from app.ledger import control, tables
@@ -117,6 +120,18 @@ def test_a_refusal_for_want_of_an_approval_is_told(scene: Scene, here: Installat
     assert deliver_due(here) == 1
     (event,) = receiver.events(webhook.secret)
     assert (event["type"], event["problem"]) == ("request.refused", "needs-approval")
+
+
+def test_each_refusal_that_ends_a_command_with_3_is_told(scene: Scene, here: Installation, receiver: Receiver) -> None:
+    webhook = _told(here, scene, receiver.url, events=["request.refused"])
+    for refusal in (TooManyCells, Frozen, ErasureDue):
+        facts = (scene.dataset_id, "census", *([65_536] if refusal is TooManyCells else []))
+        notices.refused(here, refusal(*facts), by="key_a")
+    assert deliver_due(here) == 3
+    problems = [event["problem"] for event in receiver.events(webhook.secret)]
+    assert problems == ["too-many-cells", "frozen", "erasure-due"]
+    told = {*notices._REFUSALS.values()}
+    assert told == {slug for slug, code in _BY_TYPE.items() if code is ExitCode.REFUSED}
 
 
 def test_a_low_budget_is_told_once_for_each_fall_below_the_threshold(

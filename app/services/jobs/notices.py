@@ -11,7 +11,15 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
-from app.core.errors import BudgetExceeded, Frozen, GrovekeeperError, NeedsApproval, QuotaExceeded
+from app.core.errors import (
+    BudgetExceeded,
+    ErasureDue,
+    Frozen,
+    GrovekeeperError,
+    NeedsApproval,
+    QuotaExceeded,
+    TooManyCells,
+)
 from app.jobs import queue
 from app.jobs.states import UNFINISHED, EndReason, JobState
 from app.jobs.tables import JobRow
@@ -28,8 +36,11 @@ _REFUSALS = {
     BudgetExceeded: "budget-exceeded",
     QuotaExceeded: "quota-exceeded",
     NeedsApproval: "needs-approval",
+    TooManyCells: "too-many-cells",
     Frozen: "frozen",
+    ErasureDue: "erasure-due",
 }
+"""The problems of refused requests that webhooks are told about: those that the command line calls refusals."""
 
 
 def end_job(session: Session, row: JobRow, *, state: JobState, reason: EndReason | None, at: datetime) -> None:
@@ -88,7 +99,7 @@ def _tell_of_job(session: Session, row: JobRow, event: str, listeners: Sequence[
 
 def refused(installation: Installation, error: GrovekeeperError, *, by: str) -> None:
     """Tells the webhooks of a dataset that a request to spend was refused. The request's transaction has ended."""
-    if not isinstance(error, BudgetExceeded | QuotaExceeded | Frozen):
+    if not isinstance(error, BudgetExceeded | QuotaExceeded | TooManyCells | Frozen | ErasureDue):
         return
     with installation.database.read() as session:
         listeners = [row for row in outbox.of_dataset(session, error.dataset) if REFUSED in row.events]
