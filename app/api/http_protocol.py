@@ -250,6 +250,11 @@ class BoundedHttp(HttpToolsProtocol):
         if not self.pipeline:
             self.flow.resume_reading()  # only a connection that is read shows that its client went away
 
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        if self.pipeline:
+            self.flow.pause_reading()  # a part of what arrives can be thousands of requests
+
     def on_message_begin(self) -> None:
         self._is_in_head = True
         self._ends_s = None  # the head has its own time, however long the connection was idle
@@ -273,6 +278,9 @@ class BoundedHttp(HttpToolsProtocol):
         self._n_head_bytes = 0
         self._ends_s = None
         self._check_head()
+        if len(self.pipeline) >= limits.MAX_PIPELINED_REQUESTS:
+            n_waiting = limits.MAX_PIPELINED_REQUESTS
+            self._stop_parser(MalformedRequest(f"more than {n_waiting} requests wait on the connection"))
         super().on_headers_complete()
         self.headers = _IGNORED  # fields after a body: a proxy checked the fields before the body
 

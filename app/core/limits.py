@@ -188,6 +188,7 @@ MAX_REQUEST_HEAD_BYTES = 64 * 1024  # Bytes of the request line and the headers 
 MAX_REQUEST_FIELDS = 128  # Header fields of a request
 MAX_REQUEST_FIELD_BYTES = 16 * 1024  # Bytes of a header field: a token, or the cookies of all services of a domain
 MAX_PATH_BYTES = 4 * 1024  # Bytes of the path of a request
+MAX_PIPELINED_REQUESTS = 16  # Requests that wait on a connection for the answer to the one before them
 # Bytes and parameters of a query string: a page names each of 1,024 chosen cells.
 MAX_QUERY_BYTES = 40 * 1024
 MAX_QUERY_FIELDS = 1_100
