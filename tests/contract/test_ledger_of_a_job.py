@@ -1,7 +1,7 @@
 """Jobs with reservations on several accounts: all reservations are settled together, on both databases."""
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -17,7 +17,7 @@ from app.core.errors import (
     TooManyCells,
     TooManyRequests,
 )
-from app.ledger import populations, statements, tables
+from app.ledger import chain, populations, statements, tables
 from app.ledger import reservations as ledger
 from app.services.installation import Installation
 from tests.support.crash_scene import EVENT, OWNER, Scene, open_account, open_installation
@@ -191,6 +191,41 @@ def test_all_reservations_of_a_job_come_to_one_end_once(installation: Installati
     with installation.database.read() as session:
         balance = statements.balance(session, SECOND)
     assert (balance.charged, balance.reserved) == (30 if kind == "charge" else 0, 40)
+
+
+@on_one_database
+@pytest.mark.parametrize(("end", "locks_populations"), [(_charge, False), (_void, True), (_expire, True)])
+def test_the_accounts_of_a_job_are_locked_together_before_the_first_entry_of_its_end(
+    installation: Installation, monkeypatch: pytest.MonkeyPatch, end: Callable[..., None], locks_populations: bool
+) -> None:
+    """As above: PostgreSQL shows the order of the locks in ``test_lock_order.py``."""
+    accounts, members, append, steps = tables.locked_accounts, populations.locked_rows, chain.append, list[object]()
+    monkeypatch.setattr(
+        tables, "locked_accounts", lambda session, ids: (steps.append({*ids}), accounts(session, ids))[1]
+    )
+    monkeypatch.setattr(
+        populations, "locked_rows", lambda session, ids: (steps.append(("of", *sorted(ids))), members(session, ids))[1]
+    )
+    monkeypatch.setattr(chain, "append", lambda *it: (steps.append("entry"), append(*it))[1])
+    _reserve(installation, "jb_1", {SECOND: 30, FIRST: 20})
+    end(installation, "jb_1")
+    first_entry = steps.index("entry")
+    before = steps[:first_entry]
+    assert before[:2] == ([{FIRST, SECOND}, ("of", FIRST, SECOND)] if locks_populations else [{FIRST, SECOND}])
+
+
+@on_one_database
+@pytest.mark.parametrize(("end", "kind"), [(_charge, "charge"), (_void, "void"), (_expire, "expire")])
+def test_both_parts_of_a_job_on_one_account_come_to_its_end(
+    installation: Installation, end: Callable[..., None], kind: str
+) -> None:
+    parts = [replace(each, scope={"shard": (n,)}) for n in range(2) for each in _reservations("jb_1", {FIRST: 20 + n})]
+    with installation.database.write() as session:
+        ledger.reserve(session, parts, actor="key_analyst")
+    end(installation, "jb_1")
+    with installation.database.read() as session:
+        ends = [entry for entry in tables.entries(session, FIRST, after=1, limit=9) if entry.kind.value == kind]
+    assert [(entry.amount, entry.scope) for entry in ends] == [(20, {"shard": [0]}), (21, {"shard": [1]})]
 
 
 def test_a_job_with_one_ended_reservation_is_settled_on_no_account(installation: Installation) -> None:
