@@ -404,16 +404,21 @@ def _forget_results() -> None:
                         clear()
 
 
+_CALLED: Final = set[CodeType]()
+"""One set for all tests of a process: a thread that a library keeps goes on noting where it began to."""
+
+
+def _note(frame: Any, _event: str, _argument: object) -> None:
+    _CALLED.add(frame.f_code)
+
+
 @contextmanager
 def _entered() -> Iterator[set[str]]:
     """The functions of the application that a block enters, in any thread."""
-    calls, above, entered = set[CodeType](), f"{ROOT}/app/", set[str]()
-
-    def note(frame: Any, _event: str, _argument: object) -> None:
-        calls.add(frame.f_code)
-
-    sys.settrace(note)
-    threading.settrace(note)
+    above, entered = f"{ROOT}/app/", set[str]()
+    _CALLED.clear()
+    sys.settrace(_note)
+    threading.settrace(_note)
     try:
         yield entered
     finally:
@@ -421,7 +426,7 @@ def _entered() -> Iterator[set[str]]:
         threading.settrace(None)
         entered |= {
             f"{code.co_filename[len(str(ROOT)) + 1 : -3].replace('/', '.')}:{_outer(code)}"
-            for code in calls
+            for code in list(_CALLED)
             if code.co_filename.startswith(above)
         }
 

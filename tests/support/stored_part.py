@@ -9,7 +9,7 @@ from app.datasets.private_rows import Selection
 from app.forests.contract.plan import Plan
 from app.forests.data.coded_rows import CodedRows
 from app.forests.forest_release import code_request
-from app.privacy.partitions import Scope
+from app.privacy.partitions import Partitions, Scope
 from app.services.jobs.task import PartRows
 from tests.support.uploads import DATA_KEY, HEADER, SCHEMA, Ingestion, path_of, store_table, stored_table
 
@@ -31,9 +31,12 @@ def _label(index: int) -> str:
     return ">50K" if index * 7 % 120 > 60 or index % 9 == 4 else "<=50K"
 
 
-def stored_part(home: Path, *, n_rows: int = 800, group_rows: int = 100) -> PartRows:
+def stored_part(
+    home: Path, *, n_rows: int = 800, group_rows: int = 100, partitions: Partitions | None = None
+) -> PartRows:
     """A part of a job on one upload."""
     ingest = Ingestion(home)
+    ingest.partitions = partitions or ingest.partitions
     ingest(body(n_rows))
     store_table(stored_table(ingest.destination), ingest.destination, group_rows=group_rows)
     return PartRows(

@@ -21,7 +21,7 @@ from app.forests.contract.plan import Forest, Plan
 from app.forests.data.coded_rows import TrainingRows
 from app.forests.data.schema import Schema
 from app.forests.forest_release import code_request, grow
-from app.privacy.partitions import Partitions
+from app.privacy.partitions import HashPartition, Partitions
 from app.services.jobs.task import PartRows
 from app.services.releases import dask_fleet
 from app.services.releases.dask_fleet import ClusterFailed, Connection, DaskFleet
@@ -242,6 +242,20 @@ def test_workers_that_answer_by_turns_each_answer_in_the_state_of_the_question(
 
     monkeypatch.setattr(DaskFleet, "_groups", by_turns)
     require_equal(exact(priced, rows), exact(priced, here(part, priced)))
+
+
+def test_a_scope_in_two_partitions_is_read_in_the_cells_of_both(connection: Connection, tmp_path: Path) -> None:
+    priced, partitions = (
+        plan(REQUESTS["mrf"], SCHEMA),
+        Partitions((HashPartition("half", 2), HashPartition("shard", 4))),
+    )
+    whole = stored_part(tmp_path, partitions=partitions)
+    counts = []
+    for scope in ({"half": (0,), "shard": (0, 1, 3)}, {"half": (0,)}, {"shard": (0, 1, 3)}):
+        boxed = replace(whole, scope=scope)
+        counts.append(connection.rows(boxed, SCHEMA, priced, keep_unlabelled=False).code_counts(0))
+        np.testing.assert_array_equal(counts[-1], here(boxed, priced).code_counts(0))
+    assert 0 < counts[0].sum() < min(counts[1].sum(), counts[2].sum())
 
 
 def test_a_job_reads_every_upload_of_its_scope(connection: Connection, part: PartRows, tmp_path: Path) -> None:
