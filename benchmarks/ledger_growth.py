@@ -76,7 +76,7 @@ class Filler:
         with self._database.read() as session:
             row = tables.account(session, self._account)
             self.size, self._last_hash = row.last_sequence, row.last_hash
-            self._state = kept_states.state_of(session, row).copy()
+            self._state = kept_states.state_of(session, row)
             # The incomplete subtrees: leaves, then stored hashes of each height.
             started = self.size >> STEP << STEP
             tail = tables.entries(session, self._account, after=started, limit=1 << STEP)
@@ -130,7 +130,7 @@ class Filler:
 
     def _sealed(self, entry: Entry) -> dict[str, Any]:
         entry = entry.sealed()
-        self._state.apply(entry)
+        self._state = self._state.advanced([entry])
         self.size, self._last_hash = entry.sequence, entry.hash
         fields = vars(entry) | {"kind": entry.kind.value, "account_id": self._account}
         del fields["places"]
