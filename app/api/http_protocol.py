@@ -20,7 +20,8 @@ from uvicorn.server import ServerState
 
 from app.api import problems
 from app.api.authentication import Prediction, prediction_of
-from app.api.capacity import Client, Rounds
+from app.api.capacity import Client
+from app.api.rounds import Rounds
 from app.core import limits
 from app.core.errors import GrovekeeperError, MalformedRequest, TooManyRequests
 
@@ -240,7 +241,8 @@ class BoundedHttp(HttpToolsProtocol):
         if self.loop.time() < self._hold_ends_s:  # of a later request than that of the timer
             self._hold = self.loop.call_at(self._hold_ends_s, self._end_hold)
         else:
-            [cycle, _], self._held = self._held, None
+            cycle, _ = self._held
+            self._held = None
             self._begin(cycle, partial(self._has_task, cycle))
 
     def on_message_complete(self) -> None:

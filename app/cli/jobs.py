@@ -12,7 +12,7 @@ from app.cli.output import GIVEN_EARLIER, Output, amount
 from app.cli.problems import ExitCode
 from app.jobs.states import ENDED
 from app.wire.limit_words import limit_in_words
-from app.wire.odds_words import needed_epsilon
+from app.wire.recovered_shares import needed_epsilon
 from grovekeeper_client.errors import HOLDS, REASONS, unfinished
 
 app = Group("Look at jobs, and cancel them.")

@@ -2,7 +2,8 @@
 
 The fold of the entries is the only source of balances, quotes and admissions: no row of the database but the entries
 says what was spent. A state is identified by the hash of its last entry, which fixes all entries before it. Nobody
-changes a state that others may read: the state after further entries is another object.
+changes a state that others may read: the state after further entries is another object. One field is set once, when a
+dataset has joined a population, whose entries say so (``reservations._state``).
 
 A state can be stated in an entry, so that a long history starts fast. Such an entry names each scope by its digest and
 by an entry that states the scope, so that its size does not depend on the cells (docs/adr/0051).

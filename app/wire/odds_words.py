@@ -1,6 +1,6 @@
-"""Writes the odds of a guarantee as words and finds the ε of a recovered share, for pages and for the command line."""
+"""Writes the odds of a guarantee as words, for pages and for the command line."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from decimal import ROUND_CEILING, Decimal
 
 CHANGES: Mapping[str, str] = {
@@ -37,17 +37,3 @@ def sentence(change: str, probability: str, *, unit: str, condition: str = "") -
         f"{somebody} who knows {known(unit)} and flips a fair coin about {guessed(change, unit)} guesses right "
         f"{often} of the time (50 % before)."
     )
-
-
-def needed_epsilon(curve: Iterable[tuple[str, float]], *, percent: int) -> str | None:
-    """The ε from which on similar tables recovered a share in the middle, at every larger ε, too; ``None``: at none.
-
-    Each ε of a curve was measured on other tables, so a curve falls where a hard table joins.
-
-    Args:
-        curve: every ε with the share in the middle, in ascending order.
-    """
-    needed = None
-    for epsilon, middle in curve:
-        needed = (needed or epsilon) if 100 * middle >= percent else None
-    return needed

@@ -13,6 +13,7 @@ from app.core.errors import (
     BudgetExceeded,
     NeedsApproval,
     NotFound,
+    QuotaExceeded,
     ReservationSettled,
     TooManyCells,
     TooManyRequests,
@@ -107,6 +108,27 @@ def test_the_account_whose_rules_ask_for_an_approval_is_named_with_its_own_part(
         for each, tenth in zip(scenes, tenths, strict=True)
     ]
     with scene.installation.database.write() as session, pytest.raises(NeedsApproval) as refused:
+        ledger.reserve(session, parts, actor=OWNER.key_id)
+    assert (refused.value.dataset, refused.value.requested) == (scenes[ruled].dataset_id, "0.6")
+    assert refused.value.what_fits() == "0.5"
+    assert pair.kinds_of("jb_1") == ([], [])
+
+
+@on_one_database
+@pytest.mark.parametrize("ruled", [0, 1])
+def test_the_rules_of_each_account_of_a_job_refuse_its_own_part(scene: Scene, ruled: int) -> None:
+    """In order of the accounts' ids; the other account has wider rules of its own, and a larger part."""
+    pair = Pair.beside(scene)
+    scenes = sorted((pair.first, pair.second), key=lambda each: each.dataset_id)
+    tenths = [9, 9]
+    tenths[ruled] = 6
+    for place, each in enumerate(scenes):
+        set_rules(each, largest_job="0.5" if place == ruled else "1")
+    parts = [
+        ledger.NewReservation(each.dataset_id, tenth * 10**8, {}, EVENT, "jb_1")
+        for each, tenth in zip(scenes, tenths, strict=True)
+    ]
+    with scene.installation.database.write() as session, pytest.raises(QuotaExceeded) as refused:
         ledger.reserve(session, parts, actor=OWNER.key_id)
     assert (refused.value.dataset, refused.value.requested) == (scenes[ruled].dataset_id, "0.6")
     assert refused.value.what_fits() == "0.5"

@@ -109,7 +109,8 @@ class _Draft:
         if not self.form.get("tried"):
             problems = {field: words for field, words in problems.items() if self.form.get(field, "").strip()}
         shared = populations.list_populations(*self.visit.by, PageRequest(limits.MAX_PAGE_SIZE)).populations
-        asked = self.form.get("population", "")  # perhaps one that the key does not see, which the check says
+        names = {"", *(population.name for population in shared)}
+        names.add(self.form.get("population") or "")  # perhaps one that the key does not see, which the check says
         return self.visit.page(
             "declare",
             status=status,
@@ -118,7 +119,7 @@ class _Draft:
             columns=rows(self.form, "f"),
             partitions=rows(self.form, "p"),
             accountant=accountant(self.form),
-            populations=[("", "none"), *((name, name) for name in sorted({it.name for it in shared} | {asked} - {""}))],
+            populations=[(name, name or "none") for name in sorted(names)],
             would_be=would_be,
             problems=problems if unread is None else {**problems, "dictionary": unread},
             to_confirm=to_confirm,

@@ -27,7 +27,7 @@ from app.services.datasets import show
 from app.services.ledger import balances
 from app.services.spending.training import show_plan, submit_training
 from app.wire.datasets import PopulationOut
-from app.wire.odds_words import needed_epsilon
+from app.wire.recovered_shares import needed_epsilon
 from app.wire.spending import AccountPlanOut, AlgorithmOut, ExpectedAccuracyOut, PlanIn, PlanOut, TrainIn
 
 _Plan = TypeVar("_Plan", bound=AccountPlanOut)

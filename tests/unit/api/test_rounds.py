@@ -12,8 +12,8 @@ import uvicorn
 from starlette.types import Receive, Scope, Send
 from uvicorn.server import ServerState
 
-from app.api.capacity import Rounds
 from app.api.http_protocol import BoundedHttp
+from app.api.rounds import Rounds
 from app.core import limits
 from tests.support.in_process import KeptTransport
 
