@@ -1,6 +1,7 @@
-"""Puts temporary files into memory, keeps compiled code, and loads the fixtures that every test may use."""
+"""Puts temporary files into memory, keeps compiled code and loggers, and loads the fixtures that every test may use."""
 
 import gc
+import logging
 import os
 import sys
 import tempfile
@@ -32,3 +33,15 @@ def pytest_collection() -> Iterator[None]:
     finally:
         gc.freeze()
         gc.enable()
+
+
+@pytest.fixture(autouse=True)
+def _loggers_kept() -> Iterator[None]:
+    """Gives loggers back what commands and servers change that a test runs in this process."""
+    loggers = [logging.getLogger(name) for name in (None, "alembic", "uvicorn", "uvicorn.access", "uvicorn.error")]
+    kept = [(logger, logger.handlers[:], logger.level, logger.propagate) for logger in loggers]
+    yield
+    for logger, handlers, level, propagate in kept:
+        logger.handlers[:] = handlers
+        logger.setLevel(level)
+        logger.propagate = propagate

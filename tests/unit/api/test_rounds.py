@@ -128,7 +128,7 @@ def test_a_key_gets_its_answer_before_those_without_a_key_that_came_first() -> N
         return "k" if scope["path"] == "/mine" else None
 
     protocol: Any = partial(BoundedHttp, key_of=key_of)
-    config = uvicorn.Config(app, http=protocol)
+    config = uvicorn.Config(app, http=protocol, log_config=None)
     config.load()
 
     async def scene() -> None:

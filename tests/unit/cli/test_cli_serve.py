@@ -1,11 +1,9 @@
 """The parts of ``serve`` that need no server: addresses, secrets, environments, the demo's data."""
 
-import logging
 import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -165,17 +163,6 @@ def test_a_password_in_a_flag_is_refused_and_not_shown(typed: str, address: str,
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.fixture
-def logging_kept() -> Iterator[None]:
-    """Gives the root logger its handlers back: a command that runs in this process replaces them."""
-    root = logging.getLogger()
-    handlers, level = root.handlers[:], root.level
-    yield
-    root.handlers[:] = handlers
-    root.setLevel(level)
-
-
-@pytest.mark.usefixtures("logging_kept")
 @pytest.mark.parametrize("typed", ["db status", "worker", "dask scheduler"])
 def test_a_misspelt_variable_is_named_before_its_default_is_in_force(typed: str, tmp_path: Path) -> None:
     environ = {"GROVEKEEPER_HOME": str(tmp_path / "home"), "GROVEKEEPER_RELEASE_INTERVAL": "60", "GROVEKEEPER_X": "1"}

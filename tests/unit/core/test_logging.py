@@ -4,7 +4,6 @@ import asyncio
 import io
 import json
 import logging as stdlib_logging
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -13,14 +12,10 @@ from app.core import logging, stamps
 
 
 @pytest.fixture
-def lines() -> Iterator["_Lines"]:
-    root = stdlib_logging.getLogger()
-    handlers, level = root.handlers[:], root.level
+def lines() -> "_Lines":
     stream = _Lines()
     logging.configure("INFO", stream=stream)
-    yield stream
-    root.handlers[:] = handlers
-    root.setLevel(level)
+    return stream
 
 
 class _Lines(io.StringIO):
