@@ -172,7 +172,6 @@ def judge(session: Session, parts: Sequence[NewReservation], *, actor: str) -> J
             decision,
             cap=budgets.accounts[part.account_id].cap,
             population=population,
-            ruled=rules.room_beside(allowances, parts, decision.position),
         )
     for account_id, state in states.items():
         scopes = [part.scope for part in parts if part.account_id == account_id]
@@ -201,7 +200,6 @@ def write(session: Session, judged: Judged) -> None:
                 "state": "reserved",
                 "details": details,
                 "reserved_by": judged.actor,
-                "is_approved": False,
             }
         )
         reserved = NewEntry(
@@ -231,8 +229,7 @@ _ACCOUNTS = (
     select(AccountRow, MemberRow, RulesRow)
     .outerjoin(MemberRow, MemberRow.account_id == AccountRow.id)
     .outerjoin(RulesRow, RulesRow.account_id == AccountRow.id)
-    .where(AccountRow.id.in_(bindparam("account_ids", expanding=True)))
-    .order_by(AccountRow.id)
+    .where(AccountRow.id.in_(bindparam("account_ids")))
     .execution_options(populate_existing=True)
 )
 _ADD_RESERVATIONS = insert_rows(ReservationRow)
@@ -310,7 +307,6 @@ def _budget_exceeded(
     *,
     cap: int,
     population: Population | None,
-    ruled: int | None,
 ) -> BudgetExceeded:
     """Names the cap that leaves less, the account's or the population's, and the largest ε that would fit.
 
@@ -320,7 +316,6 @@ def _budget_exceeded(
         refused: the decision.
         cap: of the account.
         population: of the account, without the job, with what its members have reserved.
-        ruled: what the rules admit of the part, where a rule sets a limit.
     """
     accountant, tightest = accountants.by_name(row.accountant), refused.room.tightest
     charged, reserved = tightest.charged, tightest.reserved
@@ -340,7 +335,7 @@ def _budget_exceeded(
         remaining=amount_text(row.accountant, max(cap - charged - reserved, 0)),
         requested=amount_text(row.accountant, part.amount),
         tightest_cell=dict(tightest.cell) if refusing is None else {},
-        what_fits=_largest_epsilon(row, part, refused.fits if ruled is None else min(refused.fits, ruled)),
+        what_fits=_largest_epsilon(row, part, refused.fits),
         population=None if refusing is None else refusing.name,
         exact=tightest.is_exact if refusing is None else refusing.is_exact,
     )
@@ -481,11 +476,10 @@ def external_reservation(session: Session, account_id: str, reservation_id: str)
 
 
 def is_charged_externally_since(session: Session, account_id: str, at: datetime) -> bool:
-    """Whether an account was charged for a mechanism outside the service since a time."""
-    query = select(EntryRow.sequence).join(ReservationRow, ReservationRow.id == EntryRow.job_id)
+    """Whether an account was charged for a mechanism outside the service since a time: at once when it was reserved."""
+    query = select(EntryRow).join(ReservationRow, ReservationRow.id == EntryRow.job_id)
     query = query.where(ReservationRow.job_id.is_(None), EntryRow.account_id == account_id)
-    query = query.where(EntryRow.kind == EntryKind.CHARGE.value, EntryRow.at >= stamps.to_text(at))
-    return session.execute(query.limit(1)).first() is not None
+    return bool(session.scalar(select(query.where(EntryRow.at >= stamps.to_text(at)).exists())))
 
 
 def _delta_exceeded(row: AccountRow, spent: CellDelta, delta: int) -> BudgetExceeded:

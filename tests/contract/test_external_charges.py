@@ -1,6 +1,7 @@
 """Charges for external mechanisms through the services, on both databases."""
 
 import json
+from datetime import timedelta
 from fractions import Fraction
 from typing import Any
 
@@ -8,6 +9,7 @@ import pytest
 
 from app.access.grants import Principal
 from app.access.idempotency import Answer, IdempotentRequest
+from app.core import stamps
 from app.core.errors import (
     BudgetExceeded,
     DatasetDeleted,
@@ -15,6 +17,7 @@ from app.core.errors import (
     NotFound,
     RoleMissing,
 )
+from app.ledger import reservations, tables
 from app.services.datasets.erase import delete_dataset
 from app.services.keys import create_key, put_grant
 from app.services.ledger import external
@@ -23,6 +26,7 @@ from app.services.pagination import PageRequest
 from app.wire.keys import KeyIn
 from app.wire.ledger import ExternalIn
 from tests.support.crash_scene import ADMIN, OWNER, Scene
+from tests.support.two_datasets import Pair
 
 LAPLACE = {
     "type": "discrete-laplace/1", "adjacency": "add_remove", "l1_sensitivity": "120", "inverse_scale": "1/240",
@@ -129,6 +133,45 @@ def test_the_list_shows_them_and_no_job(scene: Scene) -> None:
     for reservation in (reservation_id, job, "rs_none"):
         with pytest.raises(NotFound):
             external.show_reservation(scene.installation, OWNER, "census", str(reservation))
+
+
+def test_a_charge_since_a_time_is_of_that_dataset_and_of_no_job(scene: Scene) -> None:
+    other = Pair.beside(scene).second
+    job_id = other.submit_job(key="j")
+    _charge(scene, _external_body())
+    at = stamps.from_text(scene.entries()[-1].at)
+    with scene.installation.database.write() as session:
+        reservations.charge_job(session, job_id, actor="worker")
+        since = {
+            (name, moment): reservations.is_charged_externally_since(session, each.dataset_id, moment)
+            for name, each in (("first", scene), ("second", other))
+            for moment in (at, at + timedelta(microseconds=1))
+        }
+    assert [where for where, is_charged in since.items() if is_charged] == [("first", at)]
+
+
+def test_a_charge_is_found_in_its_own_dataset_alone(scene: Scene) -> None:
+    other = Pair.beside(scene).second
+    reservation_id = json.loads(_charge(scene, _external_body()).body)["reservation_id"]
+    job_id = scene.submit_job(key="j")
+    with scene.installation.database.read() as session:
+        [of_job] = tables.reservations_of(session, [job_id])
+        found = reservations.external_reservation(session, scene.dataset_id, reservation_id)
+        assert (found.id, found.account_id) == (reservation_id, scene.dataset_id)
+        for dataset_id, sought in (
+            (other.dataset_id, reservation_id),
+            (scene.dataset_id, of_job.id),
+            (scene.dataset_id, "\0"),
+        ):
+            with pytest.raises(NotFound):
+                reservations.external_reservation(session, dataset_id, sought)
+
+
+def test_the_reservation_of_a_job_is_not_charged_as_an_external_mechanism(scene: Scene) -> None:
+    part = reservations.NewReservation(scene.dataset_id, 1, {}, LAPLACE, "jb_1")
+    with scene.installation.database.write() as session, pytest.raises(ValueError, match="when a worker starts it"):
+        reservations.charge_external(session, part, actor=OWNER.key_id)
+    assert scene.kinds_of("jb_1") == []
 
 
 def test_nothing_more_is_charged_to_an_erased_dataset(scene: Scene) -> None:

@@ -7,9 +7,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from sqlalchemy import update
 
 from app.core import limits, stamps
 from app.core.errors import (
+    BalanceMismatch,
     BudgetExceeded,
     NeedsApproval,
     NotFound,
@@ -115,13 +117,20 @@ def test_the_account_whose_rules_ask_for_an_approval_is_named_with_its_own_part(
 
 
 @on_one_database
+@pytest.mark.parametrize(("spent", "fits"), [("1", "0.5"), ("2.7", "0.3")])
 @pytest.mark.parametrize("ruled", [0, 1])
-def test_the_rules_of_each_account_of_a_job_refuse_its_own_part(scene: Scene, ruled: int) -> None:
-    """In order of the accounts' ids; the other account has wider rules of its own, and a larger part."""
+def test_the_rules_of_each_account_of_a_job_refuse_its_own_part(
+    scene: Scene, ruled: int, spent: str, fits: str
+) -> None:
+    """In order of the accounts' ids; the other account has wider rules of its own, and a larger part.
+
+    What fits is also what is left of that account, where this is less.
+    """
     pair = Pair.beside(scene)
     scenes = sorted((pair.first, pair.second), key=lambda each: each.dataset_id)
     tenths = [9, 9]
     tenths[ruled] = 6
+    scenes[ruled].charge_external(key="k", epsilon=spent)
     for place, each in enumerate(scenes):
         set_rules(each, largest_job="0.5" if place == ruled else "1")
     parts = [
@@ -131,8 +140,34 @@ def test_the_rules_of_each_account_of_a_job_refuse_its_own_part(scene: Scene, ru
     with scene.installation.database.write() as session, pytest.raises(QuotaExceeded) as refused:
         ledger.reserve(session, parts, actor=OWNER.key_id)
     assert (refused.value.dataset, refused.value.requested) == (scenes[ruled].dataset_id, "0.6")
-    assert refused.value.what_fits() == "0.5"
+    assert refused.value.what_fits() == fits
     assert pair.kinds_of("jb_1") == ([], [])
+
+
+@on_one_database
+def test_what_fits_without_an_approval_is_nothing_where_the_key_is_above_already(scene: Scene) -> None:
+    parts = [ledger.NewReservation(scene.dataset_id, 6 * 10**8, {}, EVENT, f"jb_{n}") for n in range(2)]
+    with scene.installation.database.write() as session:
+        ledger.reserve(session, parts[:1], actor=OWNER.key_id)
+    set_rules(scene, approval_above="0.5")
+    with scene.installation.database.write() as session, pytest.raises(NeedsApproval) as refused:
+        ledger.reserve(session, parts[1:], actor=OWNER.key_id)
+    assert refused.value.what_fits() == "0"
+
+
+@on_one_database
+def test_accounts_are_read_anew_under_their_locks(installation: Installation) -> None:
+    """What the transaction read of a row before it had the lock is not believed."""
+    with installation.database.write() as session:
+        earlier = tables.account(session, FIRST)
+        session.execute(
+            update(tables.AccountRow).where(tables.AccountRow.id == FIRST).values(last_hash="0" * 64),
+            execution_options={"synchronize_session": False},
+        )
+        with pytest.raises(BalanceMismatch):
+            ledger.reserve(session, _reservations("jb_1", {FIRST: 1}), actor="key_analyst")
+        assert earlier.last_hash == "0" * 64
+        session.rollback()
 
 
 @on_one_database

@@ -87,6 +87,7 @@ REFUSED = {
     "head shortened": ("ds_a", _account("ds_a", last_sequence=2)),
     "cells changed": ("ds_a", _account("ds_a", partitions=[])),
     "own membership removed": ("ds_a", _on(MemberRow, "ds_a", delete)),
+    "own membership moved": ("ds_a", _on(MemberRow, "ds_a", population_id="pop_b")),
     "delta set aside raised": ("ds_c", _account("ds_c", delta_set_aside="0.0000005")),
 }
 
@@ -198,9 +199,10 @@ def test_a_difference_in_one_database_refuses_nothing_in_a_copy_of_it(
         _reserved(other, "ds_a", 100)
 
 
+_SHARD = {"shard": [0]}
 RESERVATIONS = {
     "amount lowered": {"amount": 1},
-    "scope changed": {"scope": {"shard": [0]}},
+    "scope changed": {"scope": _SHARD},
     "event changed": {"event": {"type": "gift/1"}},
     "details changed": {"details": {"purpose": "another"}},
     "submitter changed": {"reserved_by": "key_b"},
@@ -225,6 +227,31 @@ def test_a_changed_reservation_ends_in_no_entry(accounts: Installation, change: 
     with accounts.database.read() as session:
         assert statements.balance(session, "ds_a") == before
         assert kept_states.is_intact(session, "ds_a")
+
+
+@pytest.mark.parametrize("other", ["another account", "another job"])
+def test_an_entry_of_another_account_or_job_reserves_nothing_here(accounts: Installation, other: str) -> None:
+    """The reservation says what such an entry reserved."""
+    with accounts.database.write() as session:
+        name = "ds_b" if other == "another account" else "ds_a"
+        part = ledger.NewReservation(name, 10, {"shard": (0,)}, members.EVENT, "jb_open" if name == "ds_b" else "jb_x")
+        ledger.reserve(session, [part], actor="key_a")
+    with accounts.database.write() as session:
+        session.execute(_on(ReservationRow, "ds_a").where(ReservationRow.job_id == "jb_open").values(scope=_SHARD))
+    with pytest.raises(BalanceMismatch) as refused, accounts.database.write() as session:
+        ledger.charge_job(session, "jb_open", actor="worker")
+    assert refused.value.part == "reservation"
+
+
+def test_a_reservation_that_was_changed_with_its_entry_is_not_charged(accounts: Installation) -> None:
+    """Both say another event, but the entry has the hash of its own."""
+    with _without_triggers(accounts) as session:
+        gift = {"event": {"type": "gift/1"}}
+        session.execute(update(ReservationRow).where(ReservationRow.job_id == "jb_open").values(**gift))
+        session.execute(update(EntryRow).where(EntryRow.job_id == "jb_open").values(**gift))
+    with pytest.raises(BalanceMismatch) as refused, accounts.database.write() as session:
+        ledger.charge_job(session, "jb_open", actor="worker")
+    assert refused.value.part == "reservation"
 
 
 def test_a_transaction_that_was_rolled_back_leaves_no_state(accounts: Installation) -> None:

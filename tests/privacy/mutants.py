@@ -39,7 +39,7 @@ import pytest
 from _pytest.runner import call_and_report
 from sqlalchemy.exc import SQLAlchemyError
 
-from tests.privacy.mutations import ROOT, Mutant, file_of, modules, mutants_of, tree_of
+from tests.privacy.mutations import ROOT, Mutant, bits, file_of, modules, mutants_of, tree_of
 from tests.support.memory import folder_in_memory
 
 FOLDERS: Final = (
@@ -107,7 +107,7 @@ PROGRESS: Final = ROOT / ".pytest_cache" / "mutants.jsonl"
 """Outcome of every mutant of the last runs, and of what it follows. The test that noticed it then runs first."""
 
 TRACES: Final = PROGRESS.with_name("mutants_tests.pickle")
-"""The functions that each test entered, and the time that it took, for the text of the test and of what it entered."""
+"""The lines that each test entered, and the time that it took, for the text of the test and of what it entered."""
 
 SURVIVED: Final = "survived"
 _ENDED: Final = "ended in "
@@ -186,7 +186,7 @@ class _Server:
         self._n_processes = n_processes
         self._noticed = defaultdict[str, Counter[str]](Counter)
         self._failed = False
-        self._shared = dict[str, set[str]]()
+        self._shared = dict[str, _Lines]()
         self._shared_by = dict[str, set[str]]()
 
     @pytest.hookimpl(trylast=True)
@@ -229,11 +229,11 @@ class _Server:
         for name in _SHARED:
             for item in self._items.values():
                 if item.session._fixturemanager.getfixturedefs(name, item):
-                    with _entered() as entered:
+                    with _entered() as lines:
                         call_and_report(item, "setup", log=False)
                         item._request.getfixturevalue(name)  # type: ignore[attr-defined]
                         call_and_report(item, "teardown", log=False, nextitem=item.session)  # see _run_item
-                    self._shared[name] = entered
+                    self._shared[name] = lines
                     item._initrequest()  # type: ignore[attr-defined]
                     break
 
@@ -273,23 +273,24 @@ class _Server:
         return [name for name, item in self._items.items() if (module in _named(item.path)) == is_near]
 
     def _tests(
-        self, mutant: Mutant, entered: dict[str, set[str]], durations: dict[str, float], *, first: str
+        self, mutant: Mutant, entered: dict[str, _Lines], durations: dict[str, float], *, first: str
     ) -> tuple[list[str], list[str]]:
         """The tests of a mutant, and those that run again with fixtures of their own."""
-        scope, noticed = f"{mutant.module}:{mutant.scope}", self._noticed[mutant.module]
-        scopes = [scope] if _code_of(mutant) in self._functions else _readers(mutant)
-        enter = set().union(*(entered[name] for name in scopes)) & durations.keys()
+        lines, noticed = mutant.lines, self._noticed[mutant.module]
+        is_function = _code_of(mutant) in self._functions
+        places = {mutant.module: lines} if is_function else dict.fromkeys(_readers(mutant), -1)
+        enter = {name for name in durations if _meets(entered[name], places)}
         words = _words(mutant.key)
         worth = {name: 1 + noticed[name] + _WORTH_OF_WORD * len(_words(name) & words) for name in enter}
         by_time = sorted(enter, key=lambda name: (name != first, durations[name] / worth[name]))
-        fixtures = {name for name, entered in self._shared.items() if entered & {*scopes}}
+        fixtures = {name for name, entered in self._shared.items() if _meets(entered, places)}
         again = sorted(
             (name for name in durations if self._shared_by.get(name, set()) & fixtures), key=durations.__getitem__
         )
         return _short(by_time, durations), _short(again, durations)
 
-    def _traced(self, names: Sequence[str]) -> tuple[dict[str, set[str]], dict[str, float]]:
-        """For each function and module, the tests that enter it; and the duration of each test."""
+    def _traced(self, names: Sequence[str]) -> tuple[dict[str, _Lines], dict[str, float]]:
+        """For each test, the lines that it enters, and its duration."""
         kept = pickle.loads(TRACES.read_bytes()) if TRACES.exists() else {}
         kept = {
             name: trace
@@ -312,24 +313,19 @@ class _Server:
                         del kept[name]
                         self.failing.append(name)
             TRACES.write_bytes(pickle.dumps(kept))
-        tests = defaultdict[str, set[str]](set)
+            print(f"{min(begin + _TRACED_TOGETHER, len(unknown))} of {len(unknown)} tests traced", flush=True)
         names = [name for name in names if name in kept]
-        for name in names:
-            self._shared_by[name] = kept[name][3]
-            for scope in kept[name][2]:
-                tests[scope].add(name)
-                tests[scope.partition(":")[0]].add(name)
-        return tests, {name: kept[name][1] for name in names}
+        self._shared_by |= {name: kept[name][3] for name in names}
+        return {name: kept[name][2] for name in names}, {name: kept[name][1] for name in names}
 
-    def _text(self, name: str, entered: set[str]) -> str:
+    def _text(self, name: str, entered: _Lines) -> str:
         """A digest of a test's file and of the files that it entered."""
-        modules = sorted({scope.partition(":")[0] for scope in entered})
-        paths = [self._items[name].path, *map(file_of, modules)]
+        paths = [self._items[name].path, *map(file_of, sorted(entered))]
         return _digest(tuple(path for path in paths if path.exists()))
 
     def _trace(self, names: list[str], output: Path) -> None:
         _quiet()
-        traces = dict[str, tuple[float, set[str], set[str] | None]]()
+        traces = dict[str, tuple[float, _Lines, set[str] | None]]()
         for name in names:
             _forget_results()
             began = time.perf_counter()
@@ -404,19 +400,36 @@ def _forget_results() -> None:
                         clear()
 
 
-_CALLED: Final = set[CodeType]()
-"""One set for all tests of a process: a thread that a library keeps goes on noting where it began to."""
+_Lines: TypeAlias = dict[str, int]
+"""Lines of modules, a bit for each."""
+
+_ENTERED: Final = dict[CodeType, set[int]]()
+"""One for all tests of a process: a thread that a library keeps goes on noting where it began to."""
+
+_OF_APP: Final = dict[CodeType, int]()
+"""How many lines a function of the application has, with that of its name; 0 for any other."""
 
 
-def _note(frame: Any, _event: str, _argument: object) -> None:
-    _CALLED.add(frame.f_code)
+def _note(frame: Any, _event: str, _argument: object) -> Any:
+    code = frame.f_code
+    if code not in _OF_APP:
+        is_of_app = code.co_filename.startswith(f"{ROOT}/app/")
+        _OF_APP[code] = len({line for *_, line in code.co_lines() if line}) if is_of_app else 0
+    return _note_line(frame) if len(_ENTERED.get(code, ())) < _OF_APP[code] else None
+
+
+def _note_line(frame: Any, *_: object) -> Any:
+    lines = _ENTERED.setdefault(frame.f_code, set())
+    lines.add(frame.f_lineno)
+    frame.f_trace_lines = len(lines) < _OF_APP[frame.f_code]  # nothing is left to note: long loops run as fast as ever
+    return _note_line
 
 
 @contextmanager
-def _entered() -> Iterator[set[str]]:
-    """The functions of the application that a block enters, in any thread."""
-    above, entered = f"{ROOT}/app/", set[str]()
-    _CALLED.clear()
+def _entered() -> Iterator[_Lines]:
+    """The lines of the application that a block enters, in any thread."""
+    entered: _Lines = {}
+    _ENTERED.clear()
     sys.settrace(_note)
     threading.settrace(_note)
     try:
@@ -424,11 +437,13 @@ def _entered() -> Iterator[set[str]]:
     finally:
         sys.settrace(None)
         threading.settrace(None)
-        entered |= {
-            f"{code.co_filename[len(str(ROOT)) + 1 : -3].replace('/', '.')}:{_outer(code)}"
-            for code in list(_CALLED)
-            if code.co_filename.startswith(above)
-        }
+        for code, lines in list(_ENTERED.items()):
+            module = code.co_filename[len(str(ROOT)) + 1 : -3].replace("/", ".")
+            entered[module] = entered.get(module, 0) | bits({*lines})
+
+
+def _meets(entered: _Lines, places: _Lines) -> bool:
+    return any(entered.get(module, 0) & lines for module, lines in places.items())
 
 
 @cache
@@ -473,11 +488,6 @@ def _basis(mutant: Mutant, outcome: str) -> str:
         return _digest(tuple(sorted([*(ROOT / "app").rglob("*.py"), *(ROOT / "tests").rglob("*.py")])))
     test = ROOT / outcome.removeprefix(_ENDED).partition("::")[0]
     return _digest((file_of(mutant.module), *([test] if test.is_file() else [])))
-
-
-def _outer(code: CodeType) -> str:
-    """The scope of a function, without the functions inside it."""
-    return code.co_qualname.partition(".<locals>")[0]
 
 
 def _codes(code: CodeType) -> list[CodeType]:

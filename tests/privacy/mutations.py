@@ -100,13 +100,15 @@ class Mutant:
         scope: function, method or constant of the module.
         key: module, scope, source before and after, and a number where a scope repeats them. No line number, so that
             the key lives as long as the expression.
-        change: what :func:`source_of` needs.
+        change: what :func:`tree_of` needs.
+        lines: of the module, one of which runs before the change can show: a bit for each.
     """
 
     module: str
     scope: str
     key: str
     change: Change
+    lines: int
 
 
 def modules() -> list[str]:
@@ -128,6 +130,7 @@ def mutants_of(module: str) -> list[Mutant]:
     """All careless changes of a module."""
     tree = ast.parse(file_of(module).read_text())
     places = {node: place for place, node in enumerate(ast.walk(tree))}
+    lines = _lines(tree)
     seen, mutants = Counter[str](), list[Mutant]()
     for scope, owner in _scopes(tree):
         nodes, roles = _changed(owner, tree, is_whole=module.startswith(WHOLE)), _roles(owner)
@@ -138,8 +141,31 @@ def mutants_of(module: str) -> list[Mutant]:
             key = f"{module}:{scope} | {_words(node)} | {' '.join(source.split())}"
             seen[key] += 1
             key = key if seen[key] == 1 else f"{key} #{seen[key]}"
-            mutants.append(Mutant(module, scope, key, Change(places[node], source)))
+            mutants.append(Mutant(module, scope, key, Change(places[node], source), lines[node]))
     return mutants
+
+
+def _lines(tree: ast.Module) -> dict[ast.AST, int]:
+    """For each node, its own lines and those of the statement around it, without the statements inside that."""
+    lines, pending = dict[ast.AST, int](), list[tuple[ast.AST, int]]([(tree, 0)])
+    while pending:
+        node, around = pending.pop()
+        own = 0
+        if isinstance(node, ast.stmt):
+            cases = node.cases if isinstance(node, ast.Match) else [node]
+            inside = getattr(cases[0], "body", [])
+            end = max(node.lineno, inside[0].lineno - 1) if inside else node.end_lineno or node.lineno
+            around = own = bits(range(node.lineno, end + 1))
+        elif isinstance(node, ast.expr):
+            own = bits(range(node.lineno, (node.end_lineno or node.lineno) + 1))
+        lines[node] = own | around
+        pending += [(child, around) for child in ast.iter_child_nodes(node)]
+    return lines
+
+
+def bits(lines: Iterable[int]) -> int:
+    """One number with a bit for each line."""
+    return sum(1 << line for line in set(lines))
 
 
 def first(members: Any, default: object = None) -> Any:
@@ -341,6 +367,10 @@ def _replacements(node: ast.AST) -> Iterator[str]:  # noqa: C901 - one line for 
             for other in _OTHER_COMPARISONS[type(operator)]:
                 yield ast.unparse(ast.Compare(left, [other()], [right]))
         case ast.BoolOp(operator, values):
+            if isinstance(operator, ast.Or) and _is_empty(values[-1]):
+                # What is left out in the place of nothing fails by its type, with nothing done.
+                yield ast.unparse(values[-1])
+                return
             other_operator = ast.Or() if isinstance(operator, ast.And) else ast.And()
             yield ast.unparse(ast.BoolOp(other_operator, values))
             for index in range(len(values) if len(values) > 2 else 0):
@@ -392,10 +422,14 @@ def _calls(call: ast.Call) -> Iterator[str]:  # noqa: C901 - as above
                 yield _with(call, place, f"({ast.unparse(value)}) / 2")
         if name == "Sequential" and len(call.args) == 1:
             yield f"__import__('app.privacy.events', fromlist=['x']).Parallel('trees', {ast.unparse(call.args[0])})"
-    elif name not in {"isinstance", "partial", "replace", "zip", "getattr"} and len(call.args) >= 2:
+    elif name not in _ORDERLESS and len(call.args) >= 2 and ast.unparse(call.args[0]) != "session":
         other = copy.deepcopy(call)
         other.args[:2] = reversed(other.args[:2])
         yield ast.unparse(other)
+
+
+def _is_empty(value: ast.expr) -> bool:
+    return isinstance(value, ast.Dict | ast.Tuple | ast.List) and not list(ast.iter_child_nodes(value))[:-1]
 
 
 def _near(call: ast.Call, place: int | str, count: ast.expr) -> Iterator[str]:
@@ -419,6 +453,12 @@ _FIRST: Final = "__import__('tests.privacy.mutations', fromlist=['x']).first"
 _UNTIL_MANY_ROWS: Final = "__import__('tests.privacy.mutations', fromlist=['x']).until_many_rows"
 _LOOKUPS: Final = {"get", "pop", "setdefault", "add", "discard"}
 _CLAUSES: Final = {"where", "filter", "order_by", "group_by"}
+_ORDERLESS: Final = {"where", "filter", "and_", "or_", "group_by", "isdisjoint"} | {
+    "isinstance", "partial", "replace", "zip", "getattr", "setdefault",
+}  # fmt: skip
+"""Calls whose first two arguments are not swapped: conditions mean the same in any order, and the others fail at once,
+as any call with something in the place of its session."""
+
 _CHECKS: Final = ("require", "_require", "check", "_check", "verify", "_verify")
 _SIZES: Final = {"n_rows", "num_rows", "num_row_groups"}
 
