@@ -349,7 +349,7 @@ def _needs_approval(row: AccountRow, part: NewReservation, excess: int) -> Needs
         accountant=row.accountant,
         unit=accountants.by_name(row.accountant).UNIT,
         requested=amount_text(row.accountant, part.amount),
-        what_fits=_largest_epsilon(row, part, max(part.amount - excess, 0)),
+        what_fits=_largest_epsilon(row, part, part.amount - excess),
     )
 
 
@@ -477,9 +477,9 @@ def external_reservation(session: Session, account_id: str, reservation_id: str)
 
 def is_charged_externally_since(session: Session, account_id: str, at: datetime) -> bool:
     """Whether an account was charged for a mechanism outside the service since a time: at once when it was reserved."""
-    query = select(EntryRow).join(ReservationRow, ReservationRow.id == EntryRow.job_id)
-    query = query.where(ReservationRow.job_id.is_(None), EntryRow.account_id == account_id)
-    return bool(session.scalar(select(query.where(EntryRow.at >= stamps.to_text(at)).exists())))
+    query = select(EntryRow).where(EntryRow.account_id == account_id, EntryRow.at >= stamps.to_text(at))
+    # An entry of a job names the job and no reservation.
+    return bool(session.scalar(select(query.join(ReservationRow, ReservationRow.id == EntryRow.job_id).exists())))
 
 
 def _delta_exceeded(row: AccountRow, spent: CellDelta, delta: int) -> BudgetExceeded:

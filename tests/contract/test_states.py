@@ -243,6 +243,22 @@ def test_an_entry_of_another_account_or_job_reserves_nothing_here(accounts: Inst
     assert refused.value.part == "reservation"
 
 
+def test_two_parts_of_a_job_keep_their_scopes(accounts: Installation) -> None:
+    """Equal amounts on cells that both parts reserved: only the events tell them apart."""
+    events = [members.EVENT, members.EVENT | {"coordinates": 2}]
+    scopes = [{"shard": (n,)} for n in range(2)]
+    with accounts.database.write() as session:
+        pairs = zip(scopes, events, strict=True)
+        parts = [ledger.NewReservation("ds_a", 10, scope, event, "jb_x") for scope, event in pairs]
+        ids = ledger.reserve(session, parts, actor="key_a")
+    with accounts.database.write() as session:
+        for own, scope in zip(ids, reversed(scopes), strict=True):
+            session.execute(update(ReservationRow).where(ReservationRow.id == own).values(scope=scope))
+    with pytest.raises(BalanceMismatch) as refused, accounts.database.write() as session:
+        ledger.charge_job(session, "jb_x", actor="worker")
+    assert refused.value.part == "reservation"
+
+
 def test_a_reservation_that_was_changed_with_its_entry_is_not_charged(accounts: Installation) -> None:
     """Both say another event, but the entry has the hash of its own."""
     with _without_triggers(accounts) as session:
