@@ -5,13 +5,14 @@ from collections.abc import Iterator
 from fractions import Fraction
 
 import pytest
+from sqlalchemy import delete
 from sqlalchemy.orm import Session
 
 from app.core import limits, stamps
 from app.core.errors import BudgetExceeded, NameTaken, PopulationMismatch
-from app.ledger import accounts, populations, statements
+from app.ledger import accounts, populations, statements, tables
 from app.ledger import reservations as ledger
-from app.ledger.admission import Population
+from app.ledger.admission import MemberTotal, Population
 from app.ledger.populations import NewPopulation
 from app.privacy.partitions import Partitions
 from app.services.installation import Installation
@@ -186,6 +187,50 @@ def test_a_dataset_cannot_move_to_another_population(session: Session) -> None:
         populations.join(session, "pp_b", one, actor=OWNER.key_id, at=stamps.now())
     assert refused.value.differs == ("population",)
     assert list(population(session, one).members) == [one]
+
+
+@pytest.mark.parametrize("which", ["row is gone", "state was kept before"])
+def test_a_member_joins_no_other_population_by_row_or_by_entries(installation: Installation, which: str) -> None:
+    with installation.database.write() as session:
+        opened(session)
+        one = account(session, 1)
+        other = NewPopulation("pp_b", "others", "pure", 100, None, OWNER.key_id)
+        populations.open_population(session, other, at=stamps.now())
+    with installation.database.write() as session:
+        populations.join(session, "pp_a", one, actor=OWNER.key_id, at=stamps.now())
+    if which == "row is gone":
+        installation.database.kept.clear()
+        with installation.database.write() as session:
+            session.execute(delete(tables.MemberRow))
+    with installation.database.write() as session, pytest.raises(PopulationMismatch) as refused:
+        populations.join(session, "pp_b", one, actor=OWNER.key_id, at=stamps.now())
+    assert refused.value.differs == ("population",)
+
+
+def test_several_populations_are_found_locked_and_summed_together(session: Session) -> None:
+    opened(session)
+    one, two, alone = member(session, 1), member(session, 2), account(session, 3)
+    other = NewPopulation("pp_b", "others", "pure", 100, None, OWNER.key_id)
+    populations.open_population(session, other, at=stamps.now())
+    third = account(session, 4)
+    populations.join(session, "pp_b", third, actor=OWNER.key_id, at=stamps.now())
+    for number, name in enumerate((one, two, third)):
+        reserve(session, name, 10 + number, f"jb_{number}")
+        ledger.charge(session, reserve(session, name, 20, f"jb_charged_{number}"), actor="worker")
+
+    named = [alone, third, two, one]
+    assert populations.ids_of(session, named) == {one: "pp_a", two: "pp_a", third: "pp_b"}
+    assert populations.id_of(session, alone) is None
+    assert populations.locked_rows(session, named).keys() == {"pp_a", "pp_b"}
+    both = populations.of_ids(session, ["pp_b", "pp_a"])
+    assert {name: each.loads for name, each in both.items()} == {"pp_a": {one: 30, two: 31}, "pp_b": {third: 32}}
+    now = populations.detailed(session, both.values())
+    assert {name: each.reserved for each in now.values() for name, each in each.members.items()} == {
+        one: 10, two: 11, third: 12,
+    }  # fmt: skip
+    # The states of the members may be newer than that of the population.
+    earlier = dataclasses.replace(both["pp_a"], members={one: MemberTotal(3, 0, True)})
+    assert populations.detailed(session, iter([earlier]))["pp_a"].members == {one: MemberTotal(3, 3, True)}
 
 
 def test_a_name_is_taken_once(session: Session) -> None:

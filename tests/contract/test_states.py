@@ -129,6 +129,17 @@ def test_an_account_that_is_not_that_of_its_entries_admits_nothing(
     _reserved(accounts, "ds_a")
 
 
+def test_every_fact_that_a_dataset_repeats_is_compared_with_that_of_its_account(accounts: Installation) -> None:
+    with accounts.database.read() as session:
+        row = tables.account(session, "ds_a")
+        stated = kept_states.state_of(session, row).facts
+        facts = {name: stated[name] for name in ("adjacency", "privacy_unit", "partitions")}
+        kept_states.require_declared(session, row, facts)
+        for name in facts:
+            with pytest.raises(BalanceMismatch):
+                kept_states.require_declared(session, row, facts | {name: "another"})
+
+
 @contextmanager
 def _without_triggers(installation: Installation) -> Iterator[Session]:
     """A transaction of somebody who may drop the triggers that keep entries as they are."""
@@ -330,6 +341,18 @@ def _read_entries(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int]]:
 
     monkeypatch.setattr(kept_states, "_intact", noted)
     return taken
+
+
+def test_every_account_of_a_transaction_is_kept_as_it_left_it(
+    accounts: Installation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The accounts of a job and their population."""
+    taken = _read_entries(monkeypatch)
+    for name in ("jb_x", "jb_y"):
+        with accounts.database.write() as session:
+            both = [ledger.NewReservation(account, 1, {}, members.EVENT, name) for account in ("ds_a", "ds_c", "ds_b")]
+            ledger.reserve(session, both, actor="key_a")
+    assert taken == []
 
 
 def test_an_admission_reads_only_entries_after_the_last_state(

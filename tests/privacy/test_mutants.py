@@ -1,15 +1,18 @@
 """The command that makes careless changes notices what survives; run whole, it finds no survivor without a reason."""
 
+import inspect
 import json
 import subprocess
 import sys
 from pathlib import Path
+from threading import Thread
 from types import SimpleNamespace
 
 import pytest
 
-from tests.privacy import mutations
-from tests.privacy.mutations import ROOT, modules, mutants_of, tree_of
+from app.core import stamps
+from tests.privacy import mutants, mutations
+from tests.privacy.mutations import ROOT, Mutant, modules, mutants_of, tree_of
 
 TEST = "tests/privacy/test_paid_draws.py::test_a_forest_draws_everything_that_its_event_pays_for[rdt-ta-pure]"
 NOISE = "app.forests.bins.releases"
@@ -116,17 +119,22 @@ OMISSIONS = {
 }
 
 
+def tiny(monkeypatch: pytest.MonkeyPatch, folder: Path, source: str) -> list[Mutant]:
+    """The changes of an application of one module."""
+    monkeypatch.setattr(mutations, "WHOLE", ("app.tiny",))
+    monkeypatch.setattr(mutations, "ROOT", folder)
+    (folder / "app").mkdir()
+    (folder / "app" / "tiny.py").write_text(source)
+    return mutants_of("app.tiny")
+
+
 @pytest.mark.parametrize("kind", OMISSIONS)
 def test_what_belongs_together_is_left_out_part_by_part(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, kind: str
 ) -> None:
     source, expected = OMISSIONS[kind]
-    for name in ("WHOLE", "READS_ROWS"):
-        monkeypatch.setattr(mutations, name, ("app.tiny",))
-    monkeypatch.setattr(mutations, "ROOT", tmp_path)
-    (tmp_path / "app").mkdir()
-    (tmp_path / "app" / "tiny.py").write_text(source)
-    made = mutants_of("app.tiny")
+    monkeypatch.setattr(mutations, "READS_ROWS", ("app.tiny",))
+    made = tiny(monkeypatch, tmp_path, source)
     assert expected in [mutant.change.source for mutant in made]
     for mutant in made:
         compile(tree_of(mutant), "app.tiny", "exec")
@@ -135,14 +143,57 @@ def test_what_belongs_together_is_left_out_part_by_part(
 def test_an_argument_without_a_default_is_not_left_out(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Its absence would fail every test."""
     source = "def g(a, b=1, *, c, d=2): ...\ndef f(a, b): return g(a, b, c=a, d=b)"
-    monkeypatch.setattr(mutations, "WHOLE", ("app.tiny",))
-    monkeypatch.setattr(mutations, "ROOT", tmp_path)
-    (tmp_path / "app").mkdir()
-    (tmp_path / "app" / "tiny.py").write_text(source)
     mutations._signatures.cache_clear()
-    made = [mutant.change.source for mutant in mutants_of("app.tiny")]
+    made = [mutant.change.source for mutant in tiny(monkeypatch, tmp_path, source)]
     mutations._signatures.cache_clear()
     assert made == ["g(b, a, c=a, d=b)", "g(a, c=a, d=b)", "g(a, b, c=a)"]
+
+
+SAME = {
+    "conditions of a query": ("def f(q, a, b): return q.where(a, b)", ["q.where(b)", "q.where(a)"]),
+    "conditions beside each other": ("def f(a, b): return or_(a, b)", ["or_(a)"]),
+    "a session": ("def f(session, a): return g(session, a)", ["g(session)"]),
+    "nothing in the place of what is not there": ("def f(a): return a.b or {}", ["{}"]),
+}
+
+
+@pytest.mark.parametrize("kind", SAME)
+def test_changes_that_mean_the_same_or_fail_by_their_type_are_not_made(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, kind: str
+) -> None:
+    source, expected = SAME[kind]
+    assert [mutant.change.source for mutant in tiny(monkeypatch, tmp_path, source)] == expected
+
+
+def test_a_change_has_the_lines_of_its_statement_and_of_no_other(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Not those of the statements inside: a test that runs one of its lines can notice it."""
+    source = "def f(a):\n if a < 1:\n  b = g(\n   a + 1)\n else:\n  b = 5\n return b\n"
+    made = tiny(monkeypatch, tmp_path, source)
+    lines = {mutant.key.split(" | ")[1]: mutant.lines for mutant in made}
+    assert lines == {
+        "a < 1": mutations.bits([2]),
+        "1": mutations.bits([3, 4]),
+        "a + 1": mutations.bits([3, 4]),
+        "5": mutations.bits([6]),
+    }
+
+
+def test_the_lines_that_a_block_runs_are_noted_in_every_thread() -> None:
+    def in_a_thread() -> None:
+        thread = Thread(target=stamps.is_id, args=("x",))
+        thread.start()
+        thread.join()
+
+    noted = []
+    for act in (in_a_thread, lambda: stamps.is_id("x")):
+        with mutants._entered() as entered:
+            act()
+        noted.append(entered)
+    assert noted[0] == noted[1]
+    first = inspect.getsourcelines(stamps.is_id)[1]
+    assert noted[0]["app.core.stamps"] & ~mutations.bits(range(first, first + 9)) == 0 != noted[0]["app.core.stamps"]
 
 
 def test_what_is_read_by_position_is_the_first() -> None:

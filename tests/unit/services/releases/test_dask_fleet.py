@@ -132,6 +132,16 @@ def test_a_message_that_cannot_be_read_is_one_opaque_failure() -> None:
         assert task(*[b""] * n_messages) == shard_tasks.FAILED
 
 
+@pytest.mark.parametrize("missing", [None, 0, 1, 2])
+def test_a_worker_looks_at_every_file_of_a_job(tmp_path: Path, missing: int | None) -> None:
+    files = [tmp_path / f"{number}" for number in range(3)]
+    for number, file in enumerate(files):
+        if number != missing:
+            file.write_bytes(b"rows")
+    looked = asyncio.run(shard_tasks.look(remote.dumps(tuple(map(str, files)))))
+    assert looked == (shard_tasks.FAILED if missing is not None else shard_tasks.ANSWER + shard_tasks.VERSION)
+
+
 def test_a_worker_says_the_version_that_it_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
     """Not that of an upgrade of its files, with which it would get tasks that it does not understand."""
     before = asyncio.run(shard_tasks.look(remote.dumps(())))
