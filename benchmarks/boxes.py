@@ -17,7 +17,8 @@ from app.db.database import Database
 from app.ledger import accounts, statements
 from app.ledger import reservations as ledger
 from app.ledger.reservations import NewReservation
-from app.privacy.partitions import Cell, ColumnPartition, EpochPartition, HashPartition, Partitions, Scope
+from app.privacy.partitions import ColumnPartition, EpochPartition, HashPartition, Partitions
+from app.privacy.scope import Cell, Scope
 from benchmarks.ledger import EVENT, add_one, databases, make_plain_table, new_account
 
 _REPEATS = 40
@@ -61,7 +62,7 @@ def grown(database: Database, account: str, *, n_entries: int, n_boxes: int) -> 
     for first in range(0, n_entries, _BULK):
         with database.write() as session:
             for number in range(first, min(first + _BULK, n_entries)):
-                part = NewReservation(account, 1, scopes[number % n_boxes], EVENT, f"jb_old_{number}")
+                part = NewReservation(account, 1, Scope(scopes[number % n_boxes]), EVENT, f"jb_old_{number}")
                 ledger.reserve(session, [part], actor="key_analyst")
     return scopes
 
@@ -77,7 +78,7 @@ class Account:
     def reserve(self) -> None:
         """Reserves 1 on a box."""
         job_id = f"jb_{self._chance.getrandbits(64)}"
-        reservation = NewReservation(self._id, 1, self._chance.choice(self._scopes), EVENT, job_id)
+        reservation = NewReservation(self._id, 1, Scope(self._chance.choice(self._scopes)), EVENT, job_id)
         with self._database.write() as session:
             ledger.reserve(session, [reservation], actor="key_analyst")
 

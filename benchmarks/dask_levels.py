@@ -28,6 +28,7 @@ from app.forests.data.schema import Feature, Label, Schema
 from app.forests.forest_release import code_request
 from app.forests.trees.tree_histograms import Assignment, LocalHistograms, PartedTree
 from app.privacy.partitions import Partitions
+from app.privacy.scope import WHOLE
 from app.services.jobs.task import PartRows
 from app.services.releases.dask_fleet import Connection
 from tests.support.dask_cluster import dask_cluster
@@ -48,7 +49,7 @@ def stored(home: Path, n_rows: int) -> PartRows:
     table = pa.Table.from_arrays([*columns, pa.array(generator.integers(0, 2, n_rows), pa.int32()), ids], schema=form)
     file = row_files.sealed_rows(home, "ds_a", "ep_a", key=DATA_KEY)
     store_table(table, file, group_rows=2**17)
-    return PartRows(SCHEMA.to_json(), (file.path,), [], {}, DATA_KEY)
+    return PartRows(SCHEMA.to_json(), (file.path,), [], WHOLE, DATA_KEY)
 
 
 def timed(act: Callable[[], object]) -> float:
@@ -96,7 +97,7 @@ def compare(sizes: Sequence[int], folder: Path) -> None:
     print("| rows | counted by | read s | level, median s | least s | processor s | bytes of a level |")
     print("|---|---|---|---|---|---|---|")
     for n_rows, part in parts.items():
-        read = partial(private_rows.read, part.files, Selection(SCHEMA, Partitions(()), {}), codes=codes)
+        read = partial(private_rows.read, part.files, Selection(SCHEMA, Partitions(()), WHOLE), codes=codes)
         tables[n_rows].append(measure(f"{n_rows:,} | one process", read, codes.public))
     for n_workers in (1, 2):
         with dask_cluster(folder, n_workers=n_workers) as cluster:

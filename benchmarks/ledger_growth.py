@@ -39,6 +39,7 @@ from app.ledger import chain, checkpoints, kept_states, statements, tables
 from app.ledger import reservations as ledger
 from app.ledger.checkpoints import STEP, Log
 from app.ledger.tables import AccountRow, BlockRow, Entry, EntryKind, EntryRow, ReservationRow
+from app.privacy.scope import Scope
 from app.services.datasets.declare import register_dataset
 from app.services.installation import Installation
 from app.services.ledger import history
@@ -207,7 +208,7 @@ def hourly(name: str, grown: Ledger, n_uploads: int) -> list[str]:
 
 def _admission(grown: Ledger, uploads: tuple[str, ...], job_id: str) -> Cost:
     """Reserves and charges a job on uploads; returns the cost of the reservation with its commit."""
-    part = ledger.NewReservation(grown.account, 1, {"upload": uploads}, EVENT, job_id)
+    part = ledger.NewReservation(grown.account, 1, Scope({"upload": uploads}), EVENT, job_id)
     reserve = partial(ledger.reserve, parts=[part], actor="key_analyst")
     cost = _timed(partial(_in_transaction, grown.database, reserve, write=True))
     with grown.database.write() as session:
@@ -248,12 +249,12 @@ def _in_transaction(database: Database, work: Callable[[Session], object], *, wr
 
 
 def _reserve(session: Session, grown: Ledger, job_id: str) -> None:
-    reservation = ledger.NewReservation(grown.account, 1, {"shard": (2, 3)}, EVENT, job_id)
+    reservation = ledger.NewReservation(grown.account, 1, Scope({"shard": (2, 3)}), EVENT, job_id)
     ledger.reserve(session, [reservation], actor="key_analyst")
 
 
 def _balance(session: Session, grown: Ledger) -> None:
-    statements.balance(session, grown.account, {"shard": (3,)})
+    statements.balance(session, grown.account, Scope({"shard": (3,)}))
 
 
 def _proofs(session: Session, grown: Ledger, size: int) -> None:

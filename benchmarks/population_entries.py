@@ -22,6 +22,7 @@ from app.db.database import Database
 from app.ledger import accounts, populations
 from app.ledger import reservations as ledger
 from app.privacy.partitions import Partitions
+from app.privacy.scope import Scope
 from benchmarks.ledger import EVENT, databases, new_account
 
 _BATCHES = 30
@@ -76,13 +77,15 @@ def _requests_to(database: Database, n_members: int) -> Callable[[int], None]:
             populations.join(session, f"pop_{n_members}", account, actor="key_owner", at=stamps.now())
         for account in account_ids[1:]:
             for number, cells in enumerate(itertools.combinations(range(_CELLS), 2)):
-                reservation = ledger.NewReservation(account, 1, {"shard": cells}, EVENT, f"jb_{account}_{number}")
+                reservation = ledger.NewReservation(
+                    account, 1, Scope({"shard": cells}), EVENT, f"jb_{account}_{number}"
+                )
                 ledger.reserve(session, [reservation], actor="key_analyst")
 
     def request(amount: int) -> None:
         number = next(serial)
         scope = {"shard": (number % _CELLS,)}
-        reservation = ledger.NewReservation(account_ids[0], amount, scope, EVENT, f"jb_{n_members}_{number}")
+        reservation = ledger.NewReservation(account_ids[0], amount, Scope(scope), EVENT, f"jb_{n_members}_{number}")
         with suppress(BudgetExceeded), database.write() as session:
             ledger.reserve(session, [reservation], actor="key_analyst")
 

@@ -39,6 +39,7 @@ from app.datasets.admission import ROW_ID_BYTES
 from app.forests.catalogue import PlanRequest, plan
 from app.forests.data.schema import Feature, Label, Schema
 from app.privacy.partitions import Partitions
+from app.privacy.scope import WHOLE
 from app.services.jobs.task import JobTask, PartRows
 
 N_COLUMNS = 20
@@ -146,7 +147,7 @@ def run(job: Job, rows: Path, key: DataKey, *, public_size: int, threads: int) -
     request = PlanRequest(job.algorithm, job.parameters, Fraction(1), public_size, **job.terms)  # type: ignore[arg-type]
     planned = plan(request, declared)
     with tempfile.TemporaryDirectory() as folder:
-        part = PartRows(declared.to_json(), (rows,), [], {}, key)
+        part = PartRows(declared.to_json(), (rows,), [], WHOLE, key)
         task = JobTask("train", "job", Path(folder), {"plan": planned.to_json()}, planned.n_trees, (part,), {})
         processors = sorted(os.sched_getaffinity(0))[:threads]
         started = time.perf_counter()

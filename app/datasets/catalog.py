@@ -32,7 +32,8 @@ from app.datasets import unit_names
 from app.db.base import Base, CanonicalJson, find_row
 from app.forests.data.schema import Schema
 from app.privacy.events import Adjacency
-from app.privacy.partitions import CellProblem, Partitions, Scope, UnknownPartition
+from app.privacy.partitions import CellProblem, Partitions, UnknownPartition
+from app.privacy.scope import Scope
 
 
 class DatasetRow(Base):
@@ -191,7 +192,7 @@ class Dataset:
         return all(getattr(self.row, column) == getattr(other.row, column) for column in declared)
 
     def read_scope(self, value: Mapping[str, object], uploads: Collection[str]) -> Scope:
-        """Reads a scope in normal form.
+        """Reads the scope of a request.
 
         Raises:
             InvalidRequest: a partition that was not declared, or a list that names no cell.
@@ -218,7 +219,7 @@ class Dataset:
         by_upload = self.partitions.epoch_partition
         if by_upload is None or by_upload.name in scope or not uploads:
             return scope
-        return dict(sorted({**scope, by_upload.name: tuple(sorted(uploads))}.items()))
+        return scope.also_within(by_upload.name, uploads)
 
     def uploads_in(self, scope: Scope, uploads: Sequence[str]) -> list[str]:
         """Finds the uploads whose rows lie in a scope, in the order of their arrival."""

@@ -35,7 +35,8 @@ from app.forests.data.sanitiser import (
     sanitise_numbers,
 )
 from app.forests.data.schema import Feature, Label, Schema
-from app.privacy.partitions import ColumnPartition, HashPartition, Partitions, Scope
+from app.privacy.partitions import ColumnPartition, HashPartition, Partitions
+from app.privacy.scope import Scope
 
 Element = TypeVar("Element", np.int32, np.float64)
 
@@ -56,7 +57,7 @@ class Selection:
         Args:
             schema: public.
             partitions: public; as declared.
-            scope: public; a box in normal form. Its epochs are ignored: each is a file, and the caller picks the files.
+            scope: public. Its epochs are ignored: each is a file, and the caller picks the files.
             keep_unlabelled: keep rows without a known label, with class −1, for mechanisms that learn from features
                 alone. Where only labels are protected, dropping such rows would reveal which labels are unknown.
 

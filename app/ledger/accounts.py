@@ -22,6 +22,7 @@ from app.ledger.state import facts_of
 from app.ledger.tables import AccountRow, Entry, EntryKind, EntryRow
 from app.privacy import accountants
 from app.privacy.partitions import Partitions
+from app.privacy.scope import WHOLE
 
 
 @dataclass(frozen=True)
@@ -134,7 +135,7 @@ def continue_account(
         "highest_cap": accountants.amount_text(erased.accountant, before.highest_cap),
     }
     if set_aside := accountants.delta_steps(erased.delta_set_aside):
-        continued["delta"] = accountants.delta_text(min(before.tightest_delta({}).charged, set_aside))
+        continued["delta"] = accountants.delta_text(min(before.tightest_delta(WHOLE).charged, set_aside))
     # Not before the erased dataset's last entry, whose clock may have been ahead: the verifier checks the two times.
     opening = chain.NewEntry(EntryKind.LOAD, load, actor=actor, details={"continues": continued})
     chain.append(session, account, opening, not_before=erased.last_at)

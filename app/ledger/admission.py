@@ -10,10 +10,10 @@ from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 from app.core.kept import kept_property
-from app.ledger.tables import digest_of
 from app.privacy.joint_loads import Loads, Tightest
 from app.privacy.numbering import Boxes, Numbering, Table, table
-from app.privacy.partitions import JointCell, Partitions, Scope
+from app.privacy.partitions import Partitions
+from app.privacy.scope import WHOLE, JointCell, Scope
 from app.wire.limit_words import LimitedBy
 
 
@@ -83,7 +83,7 @@ class AccountState:
     @kept_property
     def whole(self) -> CellBalance:
         """The tightest joint cell of the whole account."""
-        loads = self._loads({})
+        loads = self._loads(WHOLE)
         return self._balance(loads.largest(), loads)
 
     def by_cell(self, scope: Scope, *, only: str | None = None) -> tuple[CellBalance, dict[str, list[CellBalance]]]:
@@ -95,7 +95,7 @@ class AccountState:
 
     def with_reservation(self, scope: Scope, amount: int) -> "AccountState":
         """The state with one more reservation."""
-        digest = digest_of(scope)
+        digest = scope.digest
         scopes = self.scopes if digest in self.scopes else self.scopes.with_scope(digest, scope)
         added = {**self.added, digest: self.added.get(digest, 0) + amount}
         bound = None if self.bound is None else self.bound + amount

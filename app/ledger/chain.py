@@ -17,6 +17,7 @@ from app.ledger import kept_states, tables
 from app.ledger.checkpoints import Log
 from app.ledger.tables import CONTROL_CHAIN, AccountRow, Entry, EntryKind, ReservationRow
 from app.privacy import accountants
+from app.privacy.scope import Scope
 
 STATE_EVERY: Final = 1024
 """The sequence of an entry that states the state is a multiple of this."""
@@ -75,7 +76,7 @@ def extend(session: Session, row: AccountRow, new_entry: NewEntry, *, not_before
     scope, details = new_entry.scope, new_entry.details
     if scope:
         names = new_entry.kind is EntryKind.RESERVE
-        scope, uploads = kept_states.state_of(session, row).as_stated(scope, names=names)
+        scope, uploads = kept_states.state_of(session, row).as_stated(Scope(scope), names=names)
         details = {**(details or {}), "uploads": uploads} if uploads else details
     entry = Entry(
         sequence=row.last_sequence + 1,

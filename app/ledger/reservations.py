@@ -45,7 +45,7 @@ from app.ledger.statements import Limit
 from app.ledger.tables import AccountRow, Entry, EntryKind, EntryRow, MemberRow, ReservationRow, RulesRow
 from app.privacy import accountants
 from app.privacy.accountants import amount_text, zcdp
-from app.privacy.partitions import Scope
+from app.privacy.scope import Scope
 
 
 @dataclass(frozen=True)
@@ -187,7 +187,7 @@ def write(session: Session, judged: Judged) -> None:
     reservations: list[dict[str, Any]] = []
     for placed in judged.decision:
         part, reservation_id = judged.parts[placed.position], judged.reservation_ids[placed.position]
-        scope, details = {name: list(cells) for name, cells in part.scope.items()}, part.details or None
+        scope, details = part.scope.to_json(), part.details or None
         reservations.append(
             {
                 "id": reservation_id,
@@ -419,11 +419,11 @@ def _is_as_reserved(session: Session, row: AccountRow, reservation: ReservationR
     query = select(EntryRow).where(EntryRow.account_id == row.id, EntryRow.job_id == key)
     entries = tables.read_entries(session, row.id, query.where(EntryRow.kind == EntryKind.RESERVE.value))
     kept = (reservation.amount, reservation.event, reservation.details, reservation.reserved_by)
-    digest = tables.digest_of(reservation.scope)
+    digest = Scope(reservation.scope).digest
     for entry in entries:
         stated = {name: fact for name, fact in (entry.details or {}).items() if name != "uploads"}
         is_same = (entry.amount, entry.event, stated or None, entry.actor) == kept
-        is_same_scope = tables.digest_of(tables.listed(entry.scope, uploads)) == digest
+        is_same_scope = tables.listed(entry.scope, uploads).digest == digest
         if is_same and is_same_scope and entry.sealed().hash == entry.hash:
             return True
     return False

@@ -33,14 +33,14 @@ from app.ledger.tables import (
     Entry,
     EntryKind,
     StatedScope,
-    digest_of,
 )
 from app.privacy import accountants
 from app.privacy.accountants import delta_steps, delta_text, pure
 from app.privacy.accountants.accountant import steps_down
 from app.privacy.joint_loads import Loads
-from app.privacy.numbering import Numbering, size_of
-from app.privacy.partitions import Cell, JointCell, Partitions, Scope, narrowest
+from app.privacy.numbering import Numbering
+from app.privacy.partitions import Partitions
+from app.privacy.scope import WHOLE, Cell, JointCell, Scope
 
 _FORM: Final = 2  # of stated states of datasets; the first form has no number
 
@@ -96,7 +96,7 @@ class State:
     population_id: str | None = None
     _partitions: Partitions | None = None
     _numbering: Numbering | None = None
-    _newest_range: tuple[StatedScope, str, Scope] | None = None
+    _newest_range: tuple[StatedScope, Scope] | None = None
 
     @kept_property
     def budget(self) -> AccountState:
@@ -135,7 +135,7 @@ class State:
         So no key closes an account to further scopes of others. What has an amount already, and a range of uploads,
         lists no further cells.
         """
-        added = [self.as_stated(scope, names=True)[0] for scope in scopes if digest_of(scope) not in self.totals]
+        added = [self.as_stated(scope, names=True)[0] for scope in scopes if scope.digest not in self.totals]
         n_added = sum(map(tables.n_listed, added))
         if not n_added:
             return True
@@ -147,10 +147,10 @@ class State:
         """A scope as the next entry states it, and the uploads that the entry has to name for that.
 
         Args:
-            scope: in normal form.
+            scope: of the entry.
             names: whether the entry may name uploads; otherwise a range consists of uploads that entries have named.
         """
-        stated: dict[str, Any] = {name: list(cells) for name, cells in scope.items()}
+        stated = scope.to_json()
         by_upload = (part["name"] for part in self.facts.get("partitions", ()) if part["kind"] == "epoch")
         name = next(by_upload, "")
         cells = stated.get(name, [])
@@ -235,8 +235,8 @@ class State:
         self._require(entry.sequence == OPENING_LOAD_SEQUENCE)
         continued = (entry.details or {})["continues"]
         self.highest_cap = max(self.cap, steps_down(Fraction(continued["highest_cap"]), entry.places))
-        self._add(digest_of({}), {}, charged=entry.amount, delta=delta_steps(continued.get("delta")))
-        self.sources[digest_of({})] = Source(entry.sequence, entry.actor, 0)
+        self._add(WHOLE, charged=entry.amount, delta=delta_steps(continued.get("delta")))
+        self.sources[WHOLE.digest] = Source(entry.sequence, entry.actor, 0)
 
     def _set_load(self, entry: Entry) -> None:
         member = (entry.details or {})["member"]
@@ -251,12 +251,12 @@ class State:
     def _step_reservation(self, entry: Entry) -> None:
         if entry.kind is EntryKind.RESERVE:
             self._name_uploads((entry.details or {}).get("uploads", ()))
-        digest, scope = self._listed(entry.scope)
-        reservation = (entry.job_id, digest, entry.amount)
+        scope = self._listed(entry.scope)
+        reservation = (entry.job_id, scope.digest, entry.amount)
         if entry.kind is EntryKind.RESERVE:
             self.reservations[reservation] += 1
-            self._add(digest, scope, reserved=entry.amount)
-            self.sources[digest] = Source(entry.sequence, entry.actor, tables.n_listed(entry.scope))
+            self._add(scope, reserved=entry.amount)
+            self.sources[scope.digest] = Source(entry.sequence, entry.actor, tables.n_listed(entry.scope))
             return
         self._require(self.reservations[reservation] > 0)
         self.reservations[reservation] -= 1
@@ -264,29 +264,29 @@ class State:
             del self.reservations[reservation]
         if entry.kind is EntryKind.CHARGE:
             delta = delta_steps((entry.details or {}).get("delta"))
-            self._add(digest, scope, charged=entry.amount, reserved=-entry.amount, delta=delta)
+            self._add(scope, charged=entry.amount, reserved=-entry.amount, delta=delta)
             return
-        self._add(digest, scope, reserved=-entry.amount)
+        self._add(scope, reserved=-entry.amount)
 
     def _name_uploads(self, uploads: Sequence[str]) -> None:
         self.uploads = (*self.uploads, *uploads) if uploads else self.uploads
         self._require(len(set(self.uploads)) == len(self.uploads))
 
-    def _listed(self, stated: StatedScope) -> tuple[str, Scope]:
-        """The digest of a scope, and its cells. All steps of a job state one range; its digest takes a millisecond."""
+    def _listed(self, stated: StatedScope) -> Scope:
+        """A scope that an entry states. All steps of a job state one range, whose digest takes a millisecond."""
         if self._newest_range is not None and self._newest_range[0] == stated:
-            return self._newest_range[1:]
+            return self._newest_range[1]
         n_uploads = [cells for cells in stated.values() if isinstance(cells, int)]
         self._require(all(n <= len(self.uploads) for n in n_uploads))
         scope = tables.listed(stated, self.uploads)
-        digest = digest_of(scope)
         if n_uploads:
-            self._newest_range = stated, digest, scope
-        return digest, scope
+            self._newest_range = stated, scope
+        return scope
 
-    def _add(self, digest: str, scope: Scope, *, charged: int = 0, reserved: int = 0, delta: int = 0) -> None:
+    def _add(self, scope: Scope, *, charged: int = 0, reserved: int = 0, delta: int = 0) -> None:
+        digest, size = scope.digest, 1 + scope.n_cells
         if digest not in self.scopes:
-            self.scopes_size += size_of(scope)
+            self.scopes_size += size
         before = self.totals.get(digest, (0, 0))
         self.totals[digest], self.scopes[digest] = (before[0] + charged, before[1] + reserved), scope
         if delta:
@@ -294,9 +294,9 @@ class State:
         if not any(self.totals[digest]):
             del self.totals[digest], self.scopes[digest]
             self.sources.pop(digest, None)
-            self.scopes_size -= size_of(scope)
+            self.scopes_size -= size
         if moved := charged + reserved:
-            name = narrowest(scope, self.partitions.n_cells)
+            name = scope.narrowest(self.partitions.n_cells)
             for cell in scope.get(name, ("",)):
                 self.widened[name, cell] = self.widened.get((name, cell), 0) + moved
 
@@ -358,11 +358,11 @@ class State:
         state._name_uploads(form.get("uploads", ()))
         for total in form.get("totals", ()):
             stated, actor = named.get(total["entry"], ({}, ""))
-            digest, scope = state._listed(stated)
-            state._require(digest == total["scope"])
+            scope = state._listed(stated)
+            state._require(scope.digest == total["scope"])
             charged, reserved, delta = steps(total["charged"]), steps(total["reserved"]), delta_steps(total["delta"])
-            state._add(digest, scope, charged=charged, reserved=reserved, delta=delta)
-            state.sources[digest] = Source(total["entry"], actor, tables.n_listed(stated))
+            state._add(scope, charged=charged, reserved=reserved, delta=delta)
+            state.sources[scope.digest] = Source(total["entry"], actor, tables.n_listed(stated))
         for reservation in form.get("reservations", ()):
             digest = sys.intern(reservation["scope"])
             state.reservations[reservation["job_id"], digest, steps(reservation["amount"])] += 1

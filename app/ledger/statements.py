@@ -15,7 +15,7 @@ from app.ledger.state import CellDelta, State, facts_of
 from app.ledger.tables import AccountRow, Entry, EntryKind, EntryRow
 from app.privacy import accountants
 from app.privacy.accountants import SplitDelta, amount_text, pure
-from app.privacy.partitions import Cell, JointCell, Scope
+from app.privacy.scope import WHOLE, JointCell, Scope
 from app.wire.limit_words import LimitedBy
 
 CLOSED = 0
@@ -165,14 +165,14 @@ def balance(session: Session, account_id: str, scope: Scope | None = None) -> Ba
     """The tightest joint cell of an account, or of a scope of it, whatever the rules leave to a key."""
     row = tables.account(session, account_id)
     budgets = _standing(session, [row])
-    return _balance(row, budgets, budgets.room(AskedAmount(account_id, 0, scope or {})))
+    return _balance(row, budgets, budgets.room(AskedAmount(account_id, 0, scope or WHOLE)))
 
 
 def balances(session: Session, account_ids: Sequence[str]) -> dict[str, Balance]:
     """The tightest joint cell of each of several accounts, in a fixed number of queries, whatever the rules leave."""
     rows = tables.accounts(session, account_ids)
     budgets = _standing(session, rows)
-    return {row.id: _balance(row, budgets, budgets.room(AskedAmount(row.id, 0, {}))) for row in rows}
+    return {row.id: _balance(row, budgets, budgets.room(AskedAmount(row.id, 0, WHOLE))) for row in rows}
 
 
 def balances_for(session: Session, account_ids: Sequence[str], key: str) -> dict[str, Balance]:
@@ -189,7 +189,7 @@ def balance_of_new(row: AccountRow, cap: int, population: Population | None) -> 
     """The balance that an account which is not open yet would have, as a member of a population or of none."""
     account = State(row.id, cap=cap, highest_cap=cap, facts=facts_of(row)).budget
     budgets = Budgets({row.id: account}, [] if population is None else [population])
-    return _balance(row, budgets, budgets.room(AskedAmount(row.id, 0, {})))
+    return _balance(row, budgets, budgets.room(AskedAmount(row.id, 0, WHOLE)))
 
 
 def balances_of_job(session: Session, parts: Sequence[AskedAmount], key_id: str) -> list[Balance]:
@@ -228,12 +228,12 @@ def highest_caps(session: Session, account_ids: Sequence[str]) -> dict[str, Limi
 
 def detail(session: Session, account_id: str, scope: Scope | None = None, *, only: str | None = None) -> Detail:
     """An account in detail within a scope, from one read of its state; with ``only``, the cells of one partition."""
-    scope = scope or {}
+    scope = scope or WHOLE
     row = tables.account(session, account_id)
     budgets = _standing(session, [row])
     account = budgets.accounts[account_id]
     tightest, cells = account.by_cell(scope, only=only)
-    whole = account.tightest({}) if scope else tightest
+    whole = account.tightest(WHOLE) if scope else tightest
     return Detail(_balance(row, budgets, budgets.room_at(account_id, tightest)), cells, whole.load)
 
 
@@ -427,7 +427,7 @@ def spent_after(session: Session, account_id: str, cell: JointCell, sequence: in
     charged = reserved = 0
     uploads = named_uploads(session, account_id)
     for kind, scope, high, low in session.execute(sums):
-        if covers(tables.listed(scope, uploads), cell):
+        if tables.listed(scope, uploads).covers(cell):
             amount, (by_charged, by_reserved) = tables.sum_of_halves(high, low), _EFFECTS[kind]
             charged += by_charged * amount
             reserved += by_reserved * amount
@@ -471,13 +471,3 @@ def continued_member(entry: Entry) -> str | None:
 def named_uploads(session: Session, account_id: str) -> Sequence[str]:
     """The uploads that entries of an account named, with which :func:`app.ledger.tables.listed` reads their scopes."""
     return kept_states.state_of(session, tables.account(session, account_id)).uploads
-
-
-def overlaps(scope: Scope, other: Scope) -> bool:
-    """Whether two scopes have a joint cell in common."""
-    return all(name not in other or not set(cells).isdisjoint(other[name]) for name, cells in scope.items())
-
-
-def covers(scope: Mapping[str, Sequence[Any]], cell: Mapping[str, Cell]) -> bool:
-    """Whether a scope has rows in common with a cell, which names a cell of some or of all partitions."""
-    return all(name not in cell or cell[name] in cells for name, cells in scope.items())

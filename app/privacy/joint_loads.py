@@ -25,7 +25,8 @@ from numpy.typing import NDArray
 from app.core import limits
 from app.core.kept import kept_property
 from app.privacy.numbering import Boxes, Coupled, Lists, Numbers, Table
-from app.privacy.partitions import Cell, ColumnPartition, JointCell, Partition, Partitions, Scope
+from app.privacy.partitions import ColumnPartition, Partition, Partitions
+from app.privacy.scope import WHOLE, Cell, JointCell, Scope
 
 _NO_RANK: Final = 2**62
 """Above every rank and every sum of amounts that fit into 64 bits with a sign."""
@@ -214,10 +215,10 @@ class Loads:
 
         Args:
             partitions: declared; the known epochs are those that the boxes or ``inside`` name.
-            boxes: amounts on scopes in normal form.
+            boxes: amounts on scopes.
             inside: the box whose joint cells are examined; by default the whole dataset.
         """
-        inside = inside or {}
+        inside = inside or WHOLE
         named = {partition.name: partition for partition in partitions.declared}
         self._amounts = boxes.amounts
         self._domains: dict[str, tuple[Cell, ...]] = {}

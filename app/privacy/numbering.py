@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.core.kept import kept_property
-from app.privacy.partitions import Cell, Scope
+from app.privacy.scope import Cell, Scope
 
 Table: TypeAlias = NDArray[Any]
 """Integers: int64 if every sum fits, otherwise Python integers (dtype object)."""
@@ -144,11 +144,6 @@ def _parts(rows: Numbers, width: int) -> Iterator[Numbers]:
 Key = TypeVar("Key", bound=Hashable)
 
 
-def size_of(scope: Scope) -> int:
-    """What a scope adds at most to :attr:`Numbering.size`."""
-    return 1 + sum(map(len, scope.values()))
-
-
 class Numbering:
     """Caches the scopes over a set of partitions, by key. Entries are never removed, so threads may share the cache.
 
@@ -175,7 +170,7 @@ class Numbering:
         return set() if keys <= self._of_key.keys() else keys - self._of_key.keys()
 
     def add(self, key: Hashable, scope: Scope) -> None:
-        """Adds a scope. A key never denotes another scope."""
+        """Adds a scope. A key never denotes another scope. ``size`` grows by one and the cells of the scope at most."""
         with self._growing:
             self._of_key[key] = tuple(column.number(scope.get(name)) for name, column in self._columns.items())
             self.size = len(self._of_key) + sum(column.n_cells for column in self._columns.values())

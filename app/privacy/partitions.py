@@ -1,4 +1,4 @@
-"""Defines declared partitions, and the scopes of jobs over them.
+"""Defines declared partitions, and reads the scopes of jobs over them.
 
 A partition is a rule that assigns every row to exactly one cell and depends on no other row: a keyed hash of the row's
 id, a column with a declared domain, or the upload that contained the row. A position, a size or a list of the values
@@ -13,20 +13,11 @@ it, with numpy.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from fractions import Fraction
 from typing import Literal, TypeAlias, cast
 
 from app.core import limits
 from app.core.kept import kept_property
-
-Cell: TypeAlias = int | str
-"""A cell of one partition: a number for ``hash``, a declared text for ``column``, an upload's id for ``epoch``."""
-
-Scope: TypeAlias = Mapping[str, tuple[Cell, ...]]
-"""A box: the sorted cells that it covers, for each restricted partition. An empty scope is the whole dataset."""
-
-JointCell: TypeAlias = Mapping[str, Cell]
-"""One cell of each partition. A partition by upload is absent before the first upload."""
+from app.privacy.scope import Cell, Scope
 
 OTHER_CELL = "OTHER"
 """The cell of values outside the declared categories."""
@@ -188,7 +179,7 @@ class Partitions:
         }
 
     def read_scope(self, value: Mapping[str, object]) -> Scope:
-        """Reads a request's scope in normal form: declared partitions, each with sorted, distinct, declared cells.
+        """Reads a request's scope: declared partitions, each with distinct, declared cells.
 
         Raises:
             UnknownPartition: a name that was not declared.
@@ -197,7 +188,7 @@ class Partitions:
         known = {partition.name: partition for partition in self.declared}
         if not set(value) <= set(known):
             raise UnknownPartition
-        return {name: _cells(known[name], listed) for name, listed in sorted(value.items())}
+        return Scope({name: _cells(known[name], listed) for name, listed in sorted(value.items())})
 
     def cells_of(self, name: str) -> tuple[Cell, ...]:
         """Every cell of a declared partition, in canonical order; none if uploads are its cells."""
@@ -210,7 +201,7 @@ class Partitions:
         declared sizes are 0 counts as one row.
 
         Args:
-            scope: in normal form.
+            scope: of declared cells.
             n_epochs: the public number of uploads so far.
         """
         inside = all_cells = 1
@@ -220,21 +211,6 @@ class Partitions:
                 inside *= covered
                 all_cells *= everything
         return inside, all_cells
-
-
-def narrowest(scope: Scope, n_cells: Mapping[str, int]) -> str:
-    """The partition of which a scope covers the smallest share, of equal shares the first; empty without a restriction.
-
-    Args:
-        scope: in normal form.
-        n_cells: of every partition.
-    """
-    return min(scope, key=lambda name: Fraction(len(scope[name]), n_cells[name]), default="")
-
-
-def are_disjoint(one: Scope, other: Scope) -> bool:
-    """Whether no row can lie in both scopes: they have disjoint lists of cells in a partition. Normal forms only."""
-    return any(set(cells).isdisjoint(other[name]) for name, cells in one.items() if name in other)
 
 
 def _partition(item: Mapping[str, object]) -> Partition:
@@ -267,11 +243,11 @@ def _share(partition: Partition, cells: tuple[Cell, ...], *, n_epochs: int) -> t
     return len(cells), len(partition.known_cells)
 
 
-def _cells(partition: Partition, listed: object) -> tuple[Cell, ...]:
+def _cells(partition: Partition, listed: object) -> set[Cell]:
     if not isinstance(listed, list | tuple):
         raise CellProblem(partition.name, "not-a-list")
     if not listed:
         raise CellProblem(partition.name, "no-cell")
     if not all(map(partition.is_cell, listed)):
         raise CellProblem(partition.name, "unknown-cell")
-    return tuple(sorted(set(listed)))
+    return set(listed)

@@ -31,6 +31,7 @@ from app.jobs.tables import JobRow
 from app.ledger import accounts as ledger_accounts
 from app.ledger import reservations
 from app.ledger import reservations as ledger
+from app.privacy.scope import WHOLE, Scope
 from app.services.execution import charge, run_job
 from app.services.installation import Installation
 from app.services.jobs import show_jobs
@@ -61,7 +62,7 @@ class _Reservations:
     def reserve(self, amount: int, scope: Mapping[str, Sequence[Any]]) -> str | None:
         """The id of a new reservation; ``None`` if it was refused."""
         job_id = f"jb_{self._number}_{len(self.admitted)}"
-        reservation = ledger.NewReservation(self._account, amount, scope, EVENT, job_id)
+        reservation = ledger.NewReservation(self._account, amount, Scope(scope), EVENT, job_id)
         try:
             with self._database.write() as session:
                 reservation_id = ledger.reserve(session, [reservation], actor="key_analyst")[0]
@@ -137,7 +138,9 @@ def reserve_under_moving_caps(installation: Installation, number: int, options: 
             continue
         cells = sorted(chance.sample(range(CELLS), chance.randint(1, CELLS)))
         amount, job_id = chance.randint(1, options["largest"]), f"jb_{number}_{turn}"
-        new_reservation = ledger.NewReservation(options["account"], amount, {"shard": tuple(cells)}, EVENT, job_id)
+        new_reservation = ledger.NewReservation(
+            options["account"], amount, Scope({"shard": tuple(cells)}), EVENT, job_id
+        )
         with suppress(BudgetExceeded):
             with installation.database.write() as session:
                 reservation_id = ledger.reserve(session, [new_reservation], actor="key_analyst")[0]
@@ -154,7 +157,7 @@ def charge_delta(installation: Installation, number: int, options: Options) -> l
     charged: list[list[Any]] = []
 
     def ask(delta: int, cells: list[int]) -> bool:
-        new_reservation = ledger.NewReservation(options["account"], 1, {"shard": tuple(cells)}, EVENT, None)
+        new_reservation = ledger.NewReservation(options["account"], 1, Scope({"shard": tuple(cells)}), EVENT, None)
         try:
             with installation.database.write() as session:
                 reservations.charge_external(session, new_reservation, delta=delta, actor="key_attester")
@@ -242,7 +245,7 @@ def reserve_members(installation: Installation, number: int, options: Options) -
 
     def ask(amount: int, account_ids: list[str]) -> bool:
         job_id = f"jb_{number}_{len(admitted)}"
-        new_reservations = [ledger.NewReservation(account, amount, {}, EVENT, job_id) for account in account_ids]
+        new_reservations = [ledger.NewReservation(account, amount, WHOLE, EVENT, job_id) for account in account_ids]
         try:
             with installation.database.write() as session:
                 ledger.reserve(session, new_reservations, actor="key_analyst")

@@ -10,6 +10,7 @@ from app.ledger import accounts, statements, tables
 from app.ledger import reservations as ledger
 from app.privacy import accountants
 from app.privacy.partitions import HashPartition, Partitions
+from app.privacy.scope import Scope
 from tests.concurrency.conftest import Race
 from tests.support.crash_scene import CELLS, EVENT, Scene, cell_balances, open_account, opened, replayed
 from tests.support.job_kinds import claimed
@@ -85,7 +86,7 @@ def test_no_cell_exceeds_the_delta_that_is_set_aside(race: Race, scene: Scene) -
     charged = [(delta, cells) for result in results for delta, cells in result]
     for cell in range(CELLS):
         with scene.installation.database.read() as session:
-            balance = statements.delta_balance(session, account, {"shard": (cell,)})
+            balance = statements.delta_balance(session, account, Scope({"shard": (cell,)}))
         assert balance is not None
         assert balance.charged == sum(delta for delta, cells in charged if cell in cells)
         assert aside - smallest < balance.charged <= aside
@@ -96,7 +97,9 @@ def test_a_reservation_is_settled_once(race: Race, scene: Scene) -> None:
     open_account(scene.installation, account, cap=100)
     reservations = {}
     for number in range(12):
-        new_reservation = ledger.NewReservation(account, amount, {"shard": (number % CELLS,)}, EVENT, f"jb_{number}")
+        new_reservation = ledger.NewReservation(
+            account, amount, Scope({"shard": (number % CELLS,)}), EVENT, f"jb_{number}"
+        )
         with scene.installation.database.write() as session:
             reservations[ledger.reserve(session, [new_reservation], actor="key_analyst")[0]] = f"jb_{number}"
     results = race(scene.installation, "settle", reservations=list(reservations))

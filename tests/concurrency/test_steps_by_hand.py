@@ -16,6 +16,7 @@ from app.core import stamps
 from app.core.errors import BudgetExceeded, ModelHasAlias, NotFound, PopulationMismatch, ReservationSettled
 from app.ledger import accounts, populations, statements, tables
 from app.ledger import reservations as ledger
+from app.privacy.scope import WHOLE
 from app.registry import models
 from app.registry.tables import AliasMoveRow, ModelRow
 from app.services.installation import Installation
@@ -44,7 +45,7 @@ def installation(postgresql_database_url: str, tmp_path: Path) -> Iterator[Insta
 
 
 def _reserve(account: str, amount: int, job_id: str) -> Callable[[Session], str]:
-    new_reservation = ledger.NewReservation(account, amount, {}, EVENT, job_id)
+    new_reservation = ledger.NewReservation(account, amount, WHOLE, EVENT, job_id)
     return lambda session: ledger.reserve(session, [new_reservation], actor="key_analyst")[0]
 
 

@@ -11,6 +11,7 @@ from sqlalchemy import func, select
 from app.core.errors import GrovekeeperError, InvalidRequest, NameTaken
 from app.db.base import Base
 from app.ledger import reservations as ledger
+from app.privacy.scope import WHOLE
 from app.services.datasets.declare import check_declaration, register_dataset
 from app.services.datasets.show import show_dataset
 from app.services.ledger.balances import show_balance
@@ -77,7 +78,7 @@ def test_a_check_and_a_declaration_agree_beside_a_population_that_spent(scene: S
     declare = partial(register_dataset, scene.installation, OWNER, request=None)
     spent = json.loads(declare(_declared(**SPENT)).body)
     with scene.installation.database.write() as session:
-        reservation = ledger.NewReservation(spent["id"], 7_000_000, {}, EVENT, "jb_1")
+        reservation = ledger.NewReservation(spent["id"], 7_000_000, WHOLE, EVENT, "jb_1")
         ledger.reserve(session, [reservation], actor=OWNER.key_id)
     answers = []
     for call in (partial(check_declaration, scene.installation, OWNER), declare):

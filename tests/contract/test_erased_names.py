@@ -20,6 +20,7 @@ from app.core.errors import (
 )
 from app.ledger import accounts, control, kept_states, reservations, statements
 from app.ledger.tables import EntryKind
+from app.privacy.scope import WHOLE
 from app.services.datasets.declare import check_declaration, register_dataset
 from app.services.datasets.erase import delete_dataset, mark_deleted
 from app.services.datasets.show import show_dataset
@@ -226,7 +227,7 @@ def test_a_dataset_that_spent_nothing_hides_no_earlier_account(installation: Ins
     stated = _declared(installation, second, other_people="the 2027 cohort")
     if ended_by != "nothing":
         with installation.database.write() as session:
-            parts = [reservations.NewReservation(stated.id, 5, {}, EVENT, "jb_alone")]
+            parts = [reservations.NewReservation(stated.id, 5, WHOLE, EVENT, "jb_alone")]
             reservations.reserve(session, parts, actor=second.key_id)
         with installation.database.write() as session:
             reservations.void_jobs(session, ["jb_alone"], actor=second.key_id)

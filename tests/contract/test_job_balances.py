@@ -14,6 +14,7 @@ from app.ledger import reservations as ledger
 from app.ledger.admission import AskedAmount
 from app.ledger.populations import NewPopulation
 from app.privacy.partitions import Partitions
+from app.privacy.scope import Scope
 from app.services.installation import Installation
 from tests.support.crash_scene import EVENT, OWNER
 from tests.support.databases import on_one_database
@@ -45,14 +46,14 @@ Asked = tuple[str, dict[str, tuple[int, ...]], int]
 
 
 def _rooms(session: Session, *requested: Asked) -> list[int]:
-    parts = [AskedAmount(name, amount, scope) for name, scope, amount in requested]
+    parts = [AskedAmount(name, amount, Scope(scope)) for name, scope, amount in requested]
     return [balance.room for balance in statements.balances_of_job(session, parts, "key_a")]
 
 
 def _refused(session: Session, *requested: Asked) -> BudgetExceeded | None:
     """The reason why admission refuses the job, or nothing; the reservations are rolled back."""
     new_reservations = [
-        ledger.NewReservation(name, amount, scope, EVENT, "jb_tried") for name, scope, amount in requested
+        ledger.NewReservation(name, amount, Scope(scope), EVENT, "jb_tried") for name, scope, amount in requested
     ]
     nested = session.begin_nested()
     try:
@@ -82,7 +83,7 @@ def test_disjoint_halves_of_one_member_cost_its_people_the_larger_part(session: 
 @pytest.mark.parametrize("turned", [False, True])
 def test_both_parts_fit_exactly_where_admission_takes_both(session: Session, turned: bool) -> None:
     """For every load on half of a member, both orders of the accounts' ids, and amounts around the cap of the sum."""
-    held = ledger.NewReservation("ds_1", 4, {"half": (0,)}, EVENT, "jb_held")
+    held = ledger.NewReservation("ds_1", 4, Scope({"half": (0,)}), EVENT, "jb_held")
     ledger.reserve(session, [held], actor="key_a")
     boxes: list[dict[str, tuple[int, ...]]] = [{}, {"half": (0,)}, {"half": (1,)}]
     outcomes = set()

@@ -17,7 +17,7 @@ from app.core.errors import BudgetExceeded, NotFound, ReservationSettled
 from app.ledger import chain, statements, tables
 from app.ledger import reservations as ledger
 from app.ledger.tables import FIRST_PREVIOUS_HASH, Entry
-from app.privacy.partitions import Scope
+from app.privacy.scope import WHOLE, Scope
 from app.services.installation import Installation
 from app.services.ledger import history
 from app.services.ledger.history import Search
@@ -40,7 +40,7 @@ def installation(installation: Installation) -> Installation:
 
 def _reserve(installation: Installation, job_id: str, amount: int, scope: Scope | None = None) -> str:
     new_reservation = ledger.NewReservation(
-        account_id=ACCOUNT, amount=amount, scope=scope or {}, event=EVENT, job_id=job_id
+        account_id=ACCOUNT, amount=amount, scope=Scope(scope or {}), event=EVENT, job_id=job_id
     )
     with installation.database.write() as session:
         return ledger.reserve(session, [new_reservation], actor="key_analyst")[0]
@@ -102,7 +102,7 @@ def test_a_reservation_ends_once(installation: Installation, end: End, state: st
 def test_every_step_of_a_reservation_says_its_details(installation: Installation, end: End, _state: str) -> None:
     details = {"attested_by": "key_analyst"}
     new_reservation = ledger.NewReservation(
-        account_id=ACCOUNT, amount=1, scope={}, event=EVENT, job_id="jb_1", details=details
+        account_id=ACCOUNT, amount=1, scope=WHOLE, event=EVENT, job_id="jb_1", details=details
     )
     with installation.database.write() as session:
         reservation_id = ledger.reserve(session, [new_reservation], actor="key_analyst")[0]
@@ -161,7 +161,7 @@ def test_a_job_has_one_reservation(installation: Installation) -> None:
 
 
 def test_accounts_and_reservations_that_are_not_there_are_not_found(installation: Installation) -> None:
-    new_reservation = ledger.NewReservation(account_id="ds_none", amount=1, scope={}, event=EVENT, job_id="jb_1")
+    new_reservation = ledger.NewReservation(account_id="ds_none", amount=1, scope=WHOLE, event=EVENT, job_id="jb_1")
     with installation.database.write() as session:
         with pytest.raises(NotFound, match="no such account"):
             ledger.reserve(session, [new_reservation], actor="key_analyst")
@@ -177,7 +177,7 @@ def test_a_balance_is_that_of_the_tightest_cell_of_the_box(installation: Install
     _reserve(installation, "jb_2", 20, {"shard": (1, 2)})
     with installation.database.read() as session:
         everywhere = statements.balance(session, ACCOUNT)
-        inside = statements.balance(session, ACCOUNT, {"shard": (0, 2)})
+        inside = statements.balance(session, ACCOUNT, Scope({"shard": (0, 2)}))
     assert (everywhere.charged, everywhere.reserved, everywhere.remaining) == (70, 0, 30)
     assert everywhere.tightest_cell == {"shard": 3}
     assert (inside.charged, inside.reserved, inside.remaining) == (0, 20, 80)
@@ -188,7 +188,9 @@ def test_accounts_do_not_see_one_another(installation: Installation) -> None:
     open_account(installation, "ds_other", cap=CAP)
     _reserve(installation, "jb_1", CAP)
     with installation.database.write() as session:
-        new_reservation = ledger.NewReservation(account_id="ds_other", amount=CAP, scope={}, event=EVENT, job_id="jb_1")
+        new_reservation = ledger.NewReservation(
+            account_id="ds_other", amount=CAP, scope=WHOLE, event=EVENT, job_id="jb_1"
+        )
         ledger.reserve(session, [new_reservation], actor="key_analyst")
         assert [entry.sequence for entry in tables.entries(session, "ds_other", after=0, limit=9)] == [1, 2]
     assert _kinds(installation) == ["open", "reserve"]

@@ -7,7 +7,8 @@ from app.core import limits
 from app.core.errors import BudgetExceeded
 from app.ledger import kept_states, statements, tables
 from app.ledger import reservations as ledger
-from app.privacy.partitions import ColumnPartition, EpochPartition, HashPartition, Partitions, Scope
+from app.privacy.partitions import ColumnPartition, EpochPartition, HashPartition, Partitions
+from app.privacy.scope import Scope
 from app.services.installation import Installation
 from tests.support import settling
 from tests.support.crash_scene import EVENT, open_account
@@ -29,7 +30,7 @@ def installation(installation: Installation) -> Installation:
 
 
 def _reserve(installation: Installation, job_id: str, amount: int, **scope: tuple[int | str, ...]) -> str:
-    new_reservation = ledger.NewReservation(ACCOUNT, amount, dict(sorted(scope.items())), EVENT, job_id)
+    new_reservation = ledger.NewReservation(ACCOUNT, amount, Scope(scope), EVENT, job_id)
     with installation.database.write() as session:
         return ledger.reserve(session, [new_reservation], actor="key_analyst")[0]
 
@@ -43,7 +44,7 @@ def _boxes(installation: Installation) -> list[tuple[Scope, int, int]]:
 
 def _balance(installation: Installation, **scope: tuple[int | str, ...]) -> statements.Balance:
     with installation.database.read() as session:
-        return statements.balance(session, ACCOUNT, scope)
+        return statements.balance(session, ACCOUNT, Scope(scope))
 
 
 def test_jobs_on_the_same_box_share_their_amounts_and_an_empty_box_goes(installation: Installation) -> None:
@@ -86,7 +87,7 @@ def test_a_box_of_every_hash_cell_is_kept(installation: Installation) -> None:
     cells = tuple(range(limits.MAX_HASH_CELLS))
     with installation.database.write() as session:
         for number in range(2):
-            new_reservation = ledger.NewReservation("ds_wide", 50, {"shard": cells}, EVENT, f"jb_{number}")
+            new_reservation = ledger.NewReservation("ds_wide", 50, Scope({"shard": cells}), EVENT, f"jb_{number}")
             ledger.reserve(session, [new_reservation], actor="key_analyst")
         assert statements.balance(session, "ds_wide").remaining == 0
 
@@ -120,13 +121,16 @@ def test_scopes_of_cancelled_jobs_leave_the_process(installation: Installation) 
     open_account(installation, "ds_wide", cap=100, partitions=Partitions((HashPartition("shard", 64),)))
 
     def reserve(session: Session, job_id: str, *cells: int) -> str:
-        new_reservation = ledger.NewReservation("ds_wide", 3, {"shard": cells}, EVENT, job_id)
+        new_reservation = ledger.NewReservation("ds_wide", 3, Scope({"shard": cells}), EVENT, job_id)
         return ledger.reserve(session, [new_reservation], actor="key_analyst")[0]
 
     def shown() -> tuple[object, object, int]:
         with installation.database.read() as session:
             state = kept_states.state_of(session, tables.account(session, "ds_wide"))
-            details = statements.detail(session, "ds_wide"), statements.balance(session, "ds_wide", {"shard": (7,)})
+            details = (
+                statements.detail(session, "ds_wide"),
+                statements.balance(session, "ds_wide", Scope({"shard": (7,)})),
+            )
             return *details, state.budget.scopes.size
 
     with installation.database.write() as session:
@@ -167,7 +171,7 @@ def test_the_largest_amounts_overflow_in_no_bound(installation: Installation, mo
     open_account(installation, "ds_large", cap=10**18, partitions=cut)
 
     def reserve(session: Session, amount: int, scope: Scope) -> None:
-        new_reservation = ledger.NewReservation("ds_large", amount, scope, EVENT, f"jb_{len(_jobs)}")
+        new_reservation = ledger.NewReservation("ds_large", amount, Scope(scope), EVENT, f"jb_{len(_jobs)}")
         ledger.reserve(session, [new_reservation], actor="key_analyst")
         _jobs.append(new_reservation)
 

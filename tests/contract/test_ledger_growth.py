@@ -6,6 +6,7 @@ from pathlib import Path
 from app.ledger import reservations as ledger
 from app.ledger import statements, tables
 from app.ledger.checkpoints import Log
+from app.privacy.scope import WHOLE
 from app.services.ledger import history
 from app.services.ledger.heads import checkpoint_of
 from app.verifier.checkpoints import ORIGIN, Checkpoint
@@ -19,7 +20,7 @@ def test_a_filled_ledger_is_one_that_the_service_could_have_written(sqlite_datab
         Filler(grown).fill(size)
         with grown.database.write() as session:  # the service continues from the filler's last entry
             new_reservation = ledger.NewReservation(
-                grown.account, 1, {}, {"type": "sequential/1", "parts": []}, f"jb_own_{size}"
+                grown.account, 1, WHOLE, {"type": "sequential/1", "parts": []}, f"jb_own_{size}"
             )
             ledger.reserve(session, [new_reservation], actor="key_owner")
     with grown.database.read() as session:

@@ -22,6 +22,7 @@ from app.core.errors import (
 )
 from app.ledger import chain, populations, statements, tables
 from app.ledger import reservations as ledger
+from app.privacy.scope import WHOLE, Scope
 from app.services.installation import Installation
 from tests.support.crash_scene import EVENT, OWNER, Scene, open_account, open_installation
 from tests.support.databases import on_one_database
@@ -53,7 +54,7 @@ def _with_accounts(installation: Installation) -> Installation:
 
 def _reservations(job_id: str, amounts: dict[str, int]) -> list[ledger.NewReservation]:
     return [
-        ledger.NewReservation(account_id=account_id, amount=amount, scope={}, event=EVENT, job_id=job_id)
+        ledger.NewReservation(account_id=account_id, amount=amount, scope=WHOLE, event=EVENT, job_id=job_id)
         for account_id, amount in amounts.items()
     ]
 

@@ -10,6 +10,7 @@ from app.ledger import accounts, statements, tables
 from app.ledger import reservations as ledger
 from app.privacy import accountants
 from app.privacy.partitions import HashPartition, Partitions
+from app.privacy.scope import WHOLE
 from app.services.installation import Installation
 from tests.support.crash_scene import EVENT
 
@@ -37,7 +38,7 @@ def opened(installation: Installation, accountant: str, *, cap: int | None = Non
 
 
 def reserved(installation: Installation, job_id: str, amount: int, *, delta: Fraction | None = DELTA) -> str:
-    new_reservation = ledger.NewReservation(ACCOUNT, amount, {}, EVENT, job_id, delta)
+    new_reservation = ledger.NewReservation(ACCOUNT, amount, WHOLE, EVENT, job_id, delta)
     with installation.database.write() as session:
         return ledger.reserve(session, [new_reservation], actor="key_analyst")[0]
 

@@ -18,7 +18,8 @@ from app.ledger.reservations import NewReservation, reserve
 from app.privacy import accountants, events
 from app.privacy.accountants.accountant import steps_up
 from app.privacy.events import Adjacency
-from app.privacy.partitions import ColumnPartition, EpochPartition, HashPartition, Partitions, Scope
+from app.privacy.partitions import ColumnPartition, EpochPartition, HashPartition, Partitions
+from app.privacy.scope import WHOLE, Scope
 from app.services.installation import Installation
 from app.verifier import canonical_json, dataset_export, dataset_replay, joint_bounds, result_text
 from app.verifier import events as read_events
@@ -120,7 +121,7 @@ def test_the_widest_scopes_of_the_widest_declaration_are_verified(
                 each.name: (each.known_cells or uploads)[:number] + (each.known_cells or uploads)[number + 1 :]
                 for each in partitions.declared
             }
-            new = NewReservation("ds_a", limits.MAX_STEPS // 8, scope, EVENT, f"jb_{number}", details=details)
+            new = NewReservation("ds_a", limits.MAX_STEPS // 8, Scope(scope), EVENT, f"jb_{number}", details=details)
             reserve(session, [new], actor=f"key_{number}")
         whole = kept_states.state_of(session, tables.account(session, "ds_a")).budget.whole
         summary = _verified(session)
@@ -140,7 +141,7 @@ def test_the_smallest_declared_losses_are_verified(installation: Installation) -
         for number, loss in enumerate(({"epsilon": smallest, "delta": smallest}, {"rho": smallest}, {"mu": smallest})):
             details: dict[str, Any] = {"attested_by": "key_a", "description": "a mean", "per": "row"}
             details["declared"] = {"adjacency": "add_remove", **loss}
-            new = NewReservation("ds_a", 1, {}, None, None, details=details)
+            new = NewReservation("ds_a", 1, WHOLE, None, None, details=details)
             reservations.charge_external(session, new, delta=int(number == 0), actor="key_a")
         summary = _verified(session)
     assert (summary.tightest.charged, summary.attested) == (3, {"key_a": 3})
@@ -157,7 +158,7 @@ def test_scopes_past_the_real_limits_of_work_are_verified_with_a_bound(installat
         for number in range(200):
             scope = {name: tuple(sorted(chance.sample(range(256), 128))) for name in "abc"}
             try:
-                reserve(session, [NewReservation("ds_a", 1_000, scope, EVENT, f"jb_{number}")], actor="key_a")
+                reserve(session, [NewReservation("ds_a", 1_000, Scope(scope), EVENT, f"jb_{number}")], actor="key_a")
             except BudgetExceeded:
                 n_refused += 1
         whole = kept_states.state_of(session, tables.account(session, "ds_a")).budget.whole

@@ -17,7 +17,8 @@ from app.ledger import admission, statements
 from app.ledger.reservations import NewReservation, reserve
 from app.privacy.joint_loads import Loads
 from app.privacy.numbering import Boxes
-from app.privacy.partitions import Partitions, Scope
+from app.privacy.partitions import Partitions
+from app.privacy.scope import Scope
 from app.registry import releases as stored
 from app.registry.models import ModelFilter
 from app.registry.tables import EvaluationRow, ModelRow
@@ -203,10 +204,10 @@ def test_pairs_of_cells_are_computed_once_for_each_cell_of_the_shorter_partition
     ]
     with installation.database.write() as session:
         for number, scope in enumerate(scopes):
-            reservation = NewReservation(dataset, 2**number, scope, EVENT, f"jb_{number}")
+            reservation = NewReservation(dataset, 2**number, Scope(scope), EVENT, f"jb_{number}")
             reserve(session, [reservation], actor=OWNER.key_id)
     with installation.database.read() as session:
-        details = [statements.detail(session, dataset, {first: (cell,)}) for cell in range(sizes[first])]
+        details = [statements.detail(session, dataset, Scope({first: (cell,)})) for cell in range(sizes[first])]
         expected = [
             (cell, [cell_out(pair.cell[second], pair, each.balance) for pair in each.cells[second]])
             for cell, each in enumerate(details)

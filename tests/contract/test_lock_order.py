@@ -16,6 +16,7 @@ from sqlalchemy import select
 from app.core import stamps
 from app.ledger import control, populations, reservations
 from app.ledger import reservations as ledger
+from app.privacy.scope import WHOLE
 from app.services.datasets.declare import join_population, register_dataset
 from app.services.datasets.erase import delete_dataset, end_jobs, mark_deleted
 from app.services.datasets.show import show_dataset
@@ -103,7 +104,9 @@ def _assert_order(pair: Pair, use_case: Callable[[], object], locks: list[Lock])
 def _holding(scene: Scene, account_id: str) -> str:
     """A reservation without a row of a job."""
     with scene.installation.database.write() as session:
-        return ledger.reserve(session, [ledger.NewReservation(account_id, 5, {}, EVENT, "jb_alone")], actor="key_a")[0]
+        return ledger.reserve(session, [ledger.NewReservation(account_id, 5, WHOLE, EVENT, "jb_alone")], actor="key_a")[
+            0
+        ]
 
 
 @pytest.mark.parametrize("is_crossed", [False, True])
@@ -120,7 +123,7 @@ def test_the_lock_order_of_a_submission_on_two_datasets(pair: Pair, is_crossed: 
 def test_the_lock_order_of_reservations_on_two_accounts(pair: Pair, is_crossed: bool) -> None:
     """The ledger locks accounts in order of id, whatever the caller locked before."""
     reservations = [
-        ledger.NewReservation(each, 5, {}, EVENT, "jb_1") for each in sorted(_ids(pair), reverse=is_crossed)
+        ledger.NewReservation(each, 5, WHOLE, EVENT, "jb_1") for each in sorted(_ids(pair), reverse=is_crossed)
     ]
 
     def reserve() -> None:
@@ -135,7 +138,7 @@ def test_the_lock_order_of_an_external_charge(pair: Pair) -> None:
 
     def charge() -> None:
         with pair.first.installation.database.write() as session:
-            reservations.charge_external(session, ledger.NewReservation(one, 5, {}, EVENT, None), actor="key_a")
+            reservations.charge_external(session, ledger.NewReservation(one, 5, WHOLE, EVENT, None), actor="key_a")
 
     _assert_order(pair, charge, _accounts(one) + _populations("pop_b"))
     scene = pair.first

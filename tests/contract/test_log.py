@@ -9,6 +9,7 @@ from app.ledger import checkpoints as logs
 from app.ledger import reservations as ledger
 from app.ledger.checkpoints import Log
 from app.ledger.tables import BlockRow
+from app.privacy.scope import WHOLE
 from app.services.installation import Installation
 from app.verifier import merkle_tree
 from tests.support.crash_scene import EVENT, open_account
@@ -30,7 +31,9 @@ def installation(installation: Installation, monkeypatch: pytest.MonkeyPatch) ->
 
 
 def _reserve(session: Session, number: int) -> None:
-    new_reservation = ledger.NewReservation(account_id=ACCOUNT, amount=1, scope={}, event=EVENT, job_id=f"jb_{number}")
+    new_reservation = ledger.NewReservation(
+        account_id=ACCOUNT, amount=1, scope=WHOLE, event=EVENT, job_id=f"jb_{number}"
+    )
     ledger.reserve(session, [new_reservation], actor="key_analyst")
 
 

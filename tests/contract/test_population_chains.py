@@ -14,6 +14,7 @@ from app.core.errors import (
 from app.ledger import accounts, chain, reservations, statements, tables
 from app.ledger import reservations as ledger
 from app.privacy.partitions import Partitions
+from app.privacy.scope import WHOLE, Scope
 from app.services.installation import Installation
 from app.verifier.member_comparison import MemberLedger
 from app.verifier.population_replay import verify
@@ -59,7 +60,7 @@ def test_every_end_but_a_charge_is_followed_by_a_load(installation: Installation
         assert said(session)[-1] == ("load", 40)
         settling.expire(session, second, actor="sweeper")
         settling.void(session, third, actor="key_a")
-        one = ledger.NewReservation("ds_2", 7, {}, None, None, details={"attested_by": "key_a"})
+        one = ledger.NewReservation("ds_2", 7, WHOLE, None, None, details={"attested_by": "key_a"})
         reservations.charge_external(session, one, actor="key_a")
         assert said(session) == [
             ("open", 100), ("join", 0), ("join", 0), ("load", 10), ("load", 20), ("load", 40), ("load", 0),
@@ -90,7 +91,7 @@ def test_entries_of_a_member_are_never_older_than_the_populations_newest_entry(
 def test_a_job_on_two_members_writes_two_loads_and_its_end_writes_two_more(installation: Installation) -> None:
     with installation.database.write() as session:
         opened(session, "ds_1", "ds_2")
-        reservations = [ledger.NewReservation(each, 20, {}, EVENT, "jb_1") for each in ("ds_2", "ds_1")]
+        reservations = [ledger.NewReservation(each, 20, WHOLE, EVENT, "jb_1") for each in ("ds_2", "ds_1")]
         ledger.reserve(session, reservations, actor="key_a")
         ledger.void_jobs(session, ["jb_1"], actor="key_a")
         loads_of = [
@@ -195,7 +196,7 @@ def test_a_bound_is_never_more_than_what_follows_from_the_load_before(
             box = {name: (number % 4, (number + at) % 4) for at, name in enumerate(("a", "b", "c"), start=1)}
             scope = {name: tuple(sorted(cells)) for name, cells in box.items()}
             with suppress(BudgetExceeded):
-                new_reservation = ledger.NewReservation(f"ds_{number % 2 + 1}", 9, scope, EVENT, f"jb_{number}")
+                new_reservation = ledger.NewReservation(f"ds_{number % 2 + 1}", 9, Scope(scope), EVENT, f"jb_{number}")
                 ledger.reserve(session, [new_reservation], actor="key_a")
                 n_admitted += 1
         assert not statements.balance(session, "ds_1").is_exact
@@ -214,12 +215,12 @@ def test_boxes_that_do_not_meet_are_one_load_even_where_they_are_not_composed(
         account(session, "ds_1", partitions=cut)
         join(session, "ds_1")
         for cell in (0, 1):
-            new_reservation = ledger.NewReservation("ds_1", 5, {"a": (0,), "b": (cell,)}, EVENT, f"jb_{cell}")
+            new_reservation = ledger.NewReservation("ds_1", 5, Scope({"a": (0,), "b": (cell,)}), EVENT, f"jb_{cell}")
             ledger.reserve(session, [new_reservation], actor="key_a")
         balance = statements.balance(session, "ds_1")
         assert (balance.charged + balance.reserved, balance.is_exact) == (10, False)
         assert verified(session, "pop_a").together == 5
-        new_reservation = ledger.NewReservation("ds_1", 1, {"a": (1,), "b": (2,)}, EVENT, "jb_2")
+        new_reservation = ledger.NewReservation("ds_1", 1, Scope({"a": (1,), "b": (2,)}), EVENT, "jb_2")
         settling.void(session, ledger.reserve(session, [new_reservation], actor="key_a")[0], actor="key_a")
         assert said(session)[2:] == [("load", 5)] * 4, "what is given back raises no load"
         verified(session, "pop_a")

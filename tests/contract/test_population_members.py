@@ -15,6 +15,7 @@ from app.ledger import reservations as ledger
 from app.ledger.admission import MemberTotal
 from app.ledger.populations import NewPopulation
 from app.privacy.partitions import Partitions
+from app.privacy.scope import WHOLE, Scope
 from app.services.installation import Installation
 from tests.support.crash_scene import EVENT, OWNER
 from tests.support.evidence import verified
@@ -39,14 +40,14 @@ def opened(session: Session, *, cap: int, members: Sequence[str] = NAMES) -> Non
 
 
 def reserve(session: Session, name: str, amount: int, job: str, scope: dict[str, tuple[int, ...]]) -> str:
-    return ledger.reserve(session, [ledger.NewReservation(name, amount, scope, EVENT, job)], actor="key_a")[0]
+    return ledger.reserve(session, [ledger.NewReservation(name, amount, Scope(scope), EVENT, job)], actor="key_a")[0]
 
 
 def recomputed(session: Session) -> dict[str, MemberTotal]:
     """Totals recomputed from all boxes of all members; no load exceeds the bound that follows from the load before."""
     results = {}
     for name, kept in populations.of_population(session, "pop_a").members.items():
-        tightest = kept_states.state_of(session, tables.account(session, name)).budget.tightest({})
+        tightest = kept_states.state_of(session, tables.account(session, name)).budget.tightest(WHOLE)
         results[name] = MemberTotal(min(tightest.load, kept.load), tightest.reserved, tightest.is_exact)
     return results
 
@@ -85,7 +86,7 @@ def test_a_job_on_a_member_and_on_another_account_reads_each_membership_by_the_a
 ) -> None:
     """In either order of the ids: the one is counted in the population, and the other by its own cap alone."""
     [other] = {*NAMES[:2]} - {member}
-    both = [ledger.NewReservation(name, 40, {}, EVENT, "jb_both") for name in NAMES[:2]]
+    both = [ledger.NewReservation(name, 40, WHOLE, EVENT, "jb_both") for name in NAMES[:2]]
     with installation.database.write() as session:
         opened(session, cap=50, members=[member])
     with installation.database.write() as session:

@@ -15,6 +15,7 @@ from app.ledger import reservations as ledger
 from app.ledger.admission import MemberTotal, Population
 from app.ledger.populations import NewPopulation
 from app.privacy.partitions import Partitions
+from app.privacy.scope import WHOLE, Scope
 from app.services.installation import Installation
 from tests.support import settling
 from tests.support.crash_scene import EVENT, OWNER
@@ -52,7 +53,9 @@ def member(session: Session, number: int, like: accounts.NewAccount = PURE, **ch
 
 def reserve(session: Session, account_id: str, amount: int, job: str, *shards: int) -> str:
     scope = {"shard": shards} if shards else {}
-    return ledger.reserve(session, [ledger.NewReservation(account_id, amount, scope, EVENT, job)], actor="key_a")[0]
+    return ledger.reserve(
+        session, [ledger.NewReservation(account_id, amount, Scope(scope), EVENT, job)], actor="key_a"
+    )[0]
 
 
 def population(session: Session, account_id: str) -> Population:
@@ -264,7 +267,7 @@ def test_no_cell_admits_a_job_while_the_sum_exceeds_the_cap(session: Session) ->
     reservation_id = reserve(session, late, 80, "jb_2", 0)
     populations.join(session, "pp_a", late, actor=OWNER.key_id, at=stamps.now())
 
-    assert statements.balance(session, late, {"shard": (1,)}).room == 0
+    assert statements.balance(session, late, Scope({"shard": (1,)})).room == 0
     with pytest.raises(BudgetExceeded):
         reserve(session, late, 1, "jb_3", 1)
     settling.void(session, reservation_id, actor="key_a")
@@ -285,7 +288,7 @@ def test_late_join_with_a_delta_states_caps_because_a_sum_of_spends_is_no_theore
 def test_jobs_on_two_members_take_from_one_cap(session: Session) -> None:
     opened(session)
     one, two = member(session, 1), member(session, 2)
-    reservations = [ledger.NewReservation(each, 51, {}, EVENT, "jb_1") for each in (two, one)]
+    reservations = [ledger.NewReservation(each, 51, WHOLE, EVENT, "jb_1") for each in (two, one)]
     with pytest.raises(BudgetExceeded) as refused, session.begin_nested():
         ledger.reserve(session, reservations, actor="key_a")
     assert refused.value.population == "patients"
@@ -298,7 +301,7 @@ def test_a_share_of_delta_counts_with_the_delta_that_was_asked(session: Session)
     """The remaining ε is stated at the δ of the request, for a dataset and for a population."""
     opened(session, ZCDP, cap=10**9)
     one = member(session, 1, ZCDP, cap=10**12)
-    new_reservation = ledger.NewReservation(one, 10**10, {}, EVENT, "jb_1", delta=Fraction(1, 10**3))
+    new_reservation = ledger.NewReservation(one, 10**10, WHOLE, EVENT, "jb_1", delta=Fraction(1, 10**3))
     with pytest.raises(BudgetExceeded) as refused:
         ledger.reserve(session, [new_reservation], actor="key_a")
     assert refused.value.population == "patients"
@@ -316,10 +319,10 @@ def test_a_refusal_says_of_the_sum_that_it_names_whether_it_is_exact(
     monkeypatch.setattr(limits, "MAX_COMPOSITION_WORK", 0)
     for number in range(2):
         box = {"a": (number,), "b": (number, 3)}
-        new_reservation = ledger.NewReservation(entangled, 20, box, EVENT, f"jb_{number}")
+        new_reservation = ledger.NewReservation(entangled, 20, Scope(box), EVENT, f"jb_{number}")
         ledger.reserve(session, [new_reservation], actor="key_a")
     for account_id in (simple, entangled):
         with pytest.raises(BudgetExceeded) as refused:
-            ledger.reserve(session, [ledger.NewReservation(account_id, 101, {}, EVENT, "jb_x")], actor="key_a")
+            ledger.reserve(session, [ledger.NewReservation(account_id, 101, WHOLE, EVENT, "jb_x")], actor="key_a")
         assert (refused.value.population is None) == (refused_for == "own")
         assert refused.value.exact is (refused_for == "own" and account_id == simple)

@@ -23,6 +23,7 @@ from app.forests.data.schema import Schema
 from app.jobs.states import EndReason, JobState
 from app.ledger import control, tables
 from app.privacy.partitions import Partitions
+from app.privacy.scope import WHOLE
 from app.services.datasets.erase import delete_dataset
 from app.services.execution import run_job
 from app.services.installation import PRIVATE_NAMES, Installation
@@ -109,8 +110,8 @@ def test_rows_of_one_dataset_are_not_read_as_rows_of_another(installation: Insta
     path_of(one).write_bytes(other.file.read_bytes())
     schema = Schema.from_json(people.SCHEMA)
     with pytest.raises(InstallationError, match="absent, damaged"):
-        private_rows.read([one], Selection(schema, Partitions(()), {}))
-    assert len(private_rows.read([other], Selection(schema, Partitions(()), {})).y) == 1
+        private_rows.read([one], Selection(schema, Partitions(()), WHOLE))
+    assert len(private_rows.read([other], Selection(schema, Partitions(()), WHOLE)).y) == 1
 
 
 def test_a_wrapped_key_of_another_dataset_opens_nothing(installation: Installation) -> None:

@@ -20,7 +20,8 @@ from app.ledger import chain, kept_states, statements, tables
 from app.ledger import reservations as ledger
 from app.ledger.state import State
 from app.ledger.tables import AccountRow, Entry, EntryKind, EntryRow, ReservationRow
-from app.privacy.partitions import Partitions, Scope
+from app.privacy.partitions import Partitions
+from app.privacy.scope import Scope
 from app.services.installation import Installation
 from app.verifier import dataset_replay
 from app.verifier.export_lines import NotVerified
@@ -46,7 +47,7 @@ def uploads(n_uploads: int) -> tuple[str, ...]:
 def reserve(
     session: Session, scope: Scope, job: str, amount: int = 1, *, account: str = "ds_a", key: str = "key_a"
 ) -> None:
-    part = ledger.NewReservation(account, amount, scope, EVENT, job, details={"purpose": "a test"})
+    part = ledger.NewReservation(account, amount, Scope(scope), EVENT, job, details={"purpose": "a test"})
     ledger.reserve(session, [part], actor=key)
 
 
@@ -314,7 +315,7 @@ def test_a_key_lists_as_many_cells_as_it_leaves_to_others(
         if is_restarted:
             account.database.kept.clear()
         for key, shards in (("key_a", (0,)), ("key_b", (0,)), ("key_c", (0,)), ("key_d", (0, 1))):
-            part = ledger.NewReservation("ds_a", 1, {"shard": shards}, EVENT, "jb_refused")
+            part = ledger.NewReservation("ds_a", 1, Scope({"shard": shards}), EVENT, "jb_refused")
             with account.database.read() as session:
                 [balance] = statements.balances_of_job(session, [part], key)
                 assert (balance.room, balance.limited_by) == (0, "listed_cells")
@@ -330,11 +331,11 @@ def test_parts_of_one_job_and_external_mechanisms_count_together(
     account: Installation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(limits, "MAX_LISTED_CELLS", 1)
-    parts = [ledger.NewReservation("ds_a", 1, {"shard": (cell,)}, EVENT, "jb_1") for cell in (0, 1)]
+    parts = [ledger.NewReservation("ds_a", 1, Scope({"shard": (cell,)}), EVENT, "jb_1") for cell in (0, 1)]
     with pytest.raises(TooManyCells), account.database.write() as session:
         ledger.reserve(session, parts, actor="key_a")
     details = {"attested_by": "key_a", "description": "a mean", "per": "row"}
-    part = ledger.NewReservation("ds_a", 1, {"shard": (0, 1)}, EVENT, None, details=details)
+    part = ledger.NewReservation("ds_a", 1, Scope({"shard": (0, 1)}), EVENT, None, details=details)
     with pytest.raises(TooManyCells), account.database.write() as session:
         ledger.charge_external(session, part, actor="key_a")
     assert _n_entries(account) == 1

@@ -21,6 +21,7 @@ from app.ledger import chain, kept_states, populations, reservations, statements
 from app.ledger import reservations as ledger
 from app.ledger.state import State
 from app.ledger.tables import AccountRow, BoxRow, Entry, EntryKind, EntryRow, MemberRow, ReservationRow
+from app.privacy.scope import WHOLE, Scope
 from app.services.installation import Installation
 from app.verifier import dataset_replay, population_replay
 from app.verifier.export_lines import NotVerified
@@ -48,7 +49,7 @@ def accounts(installation: Installation) -> Installation:
         members.reserve(session, "ds_a", 10, "jb_open", 2)
         declared = {"adjacency": "add_remove", "epsilon": "0.000001", "delta": "0.0000001"}
         details = {"attested_by": "key_a", "description": "a mean", "per": "row", "declared": declared}
-        part = ledger.NewReservation("ds_c", 7, {}, None, None, details=details)
+        part = ledger.NewReservation("ds_c", 7, WHOLE, None, None, details=details)
         reservations.charge_external(session, part, delta=10**11, actor="key_a")
     return installation
 
@@ -400,9 +401,9 @@ def test_an_account_weighs_the_cells_that_it_declares_and_those_of_its_scopes(in
     wide = [{"name": "c", "kind": "column", "column": "c", "feature": False, "cells": cells, "sizes": None}]
     state = State("ds_a", facts={"partitions": wide})
     assert kept_states._size(state) - kept_states._size(State("ds_a")) > 200 * 150
-    state._add("digest", {"c": tuple(cells)}, reserved=1)
+    state._add(Scope({"c": cells}), reserved=1)
     assert kept_states._size(state) - kept_states._size(State("ds_a")) > 2 * 200 * 150
-    state._add("digest", {"c": tuple(cells)}, reserved=-1)
+    state._add(Scope({"c": cells}), reserved=-1)
     assert state.scopes_size == 0
     huge = dataclasses.replace(state, scopes_size=10**9)
     assert kept_states._size(huge) == limits.MAX_KEPT_STATE_BYTES // 2, "others stay beside it"
@@ -452,7 +453,7 @@ def test_a_process_that_starts_at_a_stated_state_has_the_state_of_all_entries(
             assert now.bound >= now.budget.whole.load
             return [
                 *(statements.detail(session, account_id) for account_id in ("ds_a", "ds_c")),
-                statements.delta_balance(session, "ds_c", {}),
+                statements.delta_balance(session, "ds_c", WHOLE),
                 populations.of_population(session, "pop_a"),
                 (now.totals, now.scopes, now.reservations, now.facts, now.population_id, now.bound, now.sources),
                 statements.printable_of_each(session, ["ds_a", "ds_b", "ds_c"]),

@@ -12,6 +12,7 @@ from app.datasets.private_rows import Selection
 from app.ledger import control, statements, tables
 from app.ledger import reservations as ledger
 from app.ledger.tables import EntryKind
+from app.privacy.scope import WHOLE
 from app.services.datasets.erase import delete_dataset, erase_unit
 from app.services.installation import Installation
 from app.services.ledger.heads import open_log
@@ -63,7 +64,7 @@ def test_the_rows_go_from_every_upload_and_the_others_stay_as_they_were(
     assert remaining == [[kept[0][1]], kept[1], [kept[2][1]]]
     with installation.database.read() as session:
         stored = catalog.find(session, dataset)
-    rows = private_rows.read(people.files(installation, dataset), Selection(stored.schema, stored.partitions, {}))
+    rows = private_rows.read(people.files(installation, dataset), Selection(stored.schema, stored.partitions, WHOLE))
     assert len(rows.y) == 3, "the files are of the form that jobs read"
 
 
@@ -142,7 +143,7 @@ def test_an_erased_row_does_not_give_its_place_back(installation: Installation, 
 
 def test_nothing_is_refunded(installation: Installation, dataset: str) -> None:
     with installation.database.write() as session:
-        new_reservation = ledger.NewReservation(dataset, 10**9, {}, EVENT, "jb_1")
+        new_reservation = ledger.NewReservation(dataset, 10**9, WHOLE, EVENT, "jb_1")
         ledger.charge(session, ledger.reserve(session, [new_reservation], actor="key_a")[0], actor="worker")
         before = (
             tables.entries(session, dataset, after=0, limit=9),

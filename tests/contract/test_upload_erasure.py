@@ -15,6 +15,7 @@ from app.datasets import catalog, erasure, private_rows, row_files
 from app.datasets.private_rows import Selection
 from app.ledger import control, tables
 from app.ledger.tables import EntryKind
+from app.privacy.scope import WHOLE
 from app.services.datasets.erase import complete_erasures, delete_dataset, erase_upload, mark_upload_erased
 from app.services.datasets.show import list_uploads, show_dataset, show_overlaps
 from app.services.execution.charge import charge_claimed
@@ -61,7 +62,7 @@ def test_the_rows_and_fingerprints_of_one_upload_go(installation: Installation, 
     assert [epoch.rows for epoch in show_overlaps(installation, OWNER, dataset).epochs] == [None, 1]
     with installation.database.read() as session:
         stored = catalog.find(session, dataset)
-    rows = private_rows.read(people.files(installation, dataset), Selection(stored.schema, stored.partitions, {}))
+    rows = private_rows.read(people.files(installation, dataset), Selection(stored.schema, stored.partitions, WHOLE))
     assert len(rows.y) == 1, "the files are of the form that jobs read"
 
 

@@ -22,6 +22,7 @@ from app.ledger import checkpoints, control, kept_states, statements, tables
 from app.ledger import reservations as ledger
 from app.ledger.checkpoints import Log
 from app.ledger.tables import BlockRow, BoxRow, EntryKind, MemberRow, PopulationRow, ReservationRow
+from app.privacy.scope import WHOLE
 from app.services.backup.layout import copy_rows, file_transaction
 from app.verifier import control_export, dataset_replay
 from app.verifier.merkle_tree import GrowingTree
@@ -199,7 +200,7 @@ def test_the_ledger_can_be_used_after_the_upgrade(writable: Database) -> None:
     assert before.reserved >= waiting.amount
     with writable.write() as session:
         ledger.charge(session, waiting.id, actor="worker")
-        ledger.reserve(session, [ledger.NewReservation(waiting.account_id, 5, {}, EVENT, "jb_later")], actor="key_a")
+        ledger.reserve(session, [ledger.NewReservation(waiting.account_id, 5, WHOLE, EVENT, "jb_later")], actor="key_a")
     with writable.read() as session:
         after = statements.balance(session, waiting.account_id)
         members = verified(session, population).members

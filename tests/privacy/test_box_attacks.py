@@ -12,7 +12,8 @@ from fractions import Fraction
 
 import pytest
 
-from app.privacy.partitions import Cell, EpochPartition, HashPartition, Partitions, Scope
+from app.privacy.partitions import EpochPartition, HashPartition, Partitions
+from app.privacy.scope import Cell, Scope
 from tests.support.loads import BoxAmount, loads_of
 
 CAP = 6
@@ -25,7 +26,7 @@ Rule = Callable[[Sequence[BoxAmount], Scope], int]
 
 def exact(charged: Sequence[BoxAmount], box: Scope) -> int:
     """The production rule: the maximum over joint cells."""
-    return loads_of(PARTITIONS, charged, inside=box).largest().load
+    return loads_of(PARTITIONS, charged, inside=Scope(box)).largest().load
 
 
 def by_partition(charged: Sequence[BoxAmount], box: Scope) -> int:
@@ -44,7 +45,11 @@ def same_box_only(charged: Sequence[BoxAmount], box: Scope) -> int:
 
 def forgets_unrestricted(charged: Sequence[BoxAmount], box: Scope) -> int:
     """Flaw: jobs on the whole dataset and jobs on cells are counted in separate accounts."""
-    return loads_of(PARTITIONS, [item for item in charged if bool(item.scope) == bool(box)], inside=box).largest().load
+    return (
+        loads_of(PARTITIONS, [item for item in charged if bool(item.scope) == bool(box)], inside=Scope(box))
+        .largest()
+        .load
+    )
 
 
 def _programs(seed: int) -> list[BoxAmount]:
@@ -54,7 +59,7 @@ def _programs(seed: int) -> list[BoxAmount]:
     for _ in range(12):
         names = chance.sample(sorted(CELLS), chance.randint(0, 2))
         box = {name: tuple(sorted(chance.sample(CELLS[name], chance.choice([1, 1, 2])))) for name in sorted(names)}
-        queries.append(BoxAmount(box, chance.randint(1, CAP)))
+        queries.append(BoxAmount(Scope(box), chance.randint(1, CAP)))
     return queries
 
 
@@ -100,7 +105,7 @@ def test_a_wrong_composition_is_seen(flawed: Rule) -> None:
 
 def test_shards_and_regions_add_up_to_twice_the_cap_under_the_maximum_over_partitions() -> None:
     """The published shortcut in its smallest form: one job per partition, each at the cap."""
-    requested = [BoxAmount({"shard": (0,)}, CAP), BoxAmount({"coin": (0,)}, CAP)]
+    requested = [BoxAmount(Scope({"shard": (0,)}), CAP), BoxAmount(Scope({"coin": (0,)}), CAP)]
     victim: Record = {"shard": 0, "coin": 0, "month": "ep_1"}
     assert _loss(_admitted(by_partition, requested), victim) == 2 * CAP
     assert _loss(_admitted(exact, requested), victim) == CAP

@@ -31,6 +31,7 @@ from app.datasets.private_rows import Selection
 from app.forests.data.schema import Schema
 from app.jobs.tables import JobRow
 from app.privacy.partitions import Partitions
+from app.privacy.scope import WHOLE
 from app.services.execution import lease, run_job
 from app.services.execution.charge import KINDS
 from app.services.installation import Installation
@@ -245,7 +246,7 @@ def test_a_count_of_rows_in_the_metadata_of_a_job_is_detected(
             for epoch in row.parts[0].epochs
         ]
         schema, partitions = Schema.from_json(dataset.row.schema), Partitions.from_json(dataset.row.partitions)
-        rows = private_rows.read(files, Selection(schema, partitions, {}))
+        rows = private_rows.read(files, Selection(schema, partitions, WHOLE))
         return {**honest(session, row), "n_rows": len(rows.y)}
 
     homes, found = list[Path](), []

@@ -26,6 +26,7 @@ from app.forests.profile import Profile
 from app.forests.trees.tree_histograms import Assignment, LocalHistograms
 from app.privacy.events import Adjacency
 from app.privacy.partitions import HashPartition, Partitions
+from app.privacy.scope import WHOLE, Scope
 from app.services.jobs.task import JobTask, PartRows, input_path
 from app.services.releases import release
 from app.services.releases.release import perform
@@ -66,7 +67,7 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> SealedFile:
 
 
 def selection(*cells: int) -> Selection:
-    return Selection(SCHEMA, PARTITIONS, {"shard": cells} if cells else {})
+    return Selection(SCHEMA, PARTITIONS, Scope({"shard": cells} if cells else {}))
 
 
 def in_parts(rows: LocalRows) -> list[list[int]]:
@@ -115,7 +116,7 @@ def exact(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def performed(kind: str, work: dict[str, Any], file: SealedFile, folder: Path, n_trees: int = 0) -> bytes:
-    part = PartRows(SCHEMA.to_json(), (file.file.local(),), PARTITIONS.to_json(), {}, DATA_KEY)
+    part = PartRows(SCHEMA.to_json(), (file.file.local(),), PARTITIONS.to_json(), WHOLE, DATA_KEY)
     task = JobTask(kind, "jb_1", folder, work, n_trees, (part,), {})
     perform(task, on_tree_done=lambda: None)
     return task.output_path.read_bytes()

@@ -26,7 +26,8 @@ from app.forests.contract.algorithm import PublicFacts
 from app.forests.evaluation import Evaluation, EvaluationPlan, plan_best, plan_tables
 from app.forests.profile import Profile
 from app.privacy.events import Adjacency
-from app.privacy.partitions import ColumnPartition, HashPartition, Partitions, Scope
+from app.privacy.partitions import ColumnPartition, HashPartition, Partitions
+from app.privacy.scope import Scope
 from app.services.jobs.task import JobTask, PartRows, input_path
 from app.services.releases import dask_fleet
 from app.services.releases.release import perform
@@ -227,7 +228,7 @@ def task_of(job: Job, part: PartRows, folder: Path, models: dict[str, bytes]) ->
         path = input_path(folder, model)
         path.parent.mkdir(exist_ok=True)
         path.write_bytes(models[model])
-    parts = (part,) if job.n_parts == 1 else (part, replace(part, scope={**part.scope, "shard": tuple(range(128))}))
+    parts = (part,) if job.n_parts == 1 else (part, replace(part, scope=Scope({**part.scope, "shard": range(128)})))
     return JobTask(job.kind, "jb_1", folder, job.work, job.n_trees, parts, {"expected_rows": 1_000})
 
 

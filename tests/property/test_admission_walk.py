@@ -16,7 +16,8 @@ from app.core.errors import BudgetExceeded
 from app.ledger import accounts, chain, kept_states, tables
 from app.ledger import reservations as ledger
 from app.ledger.reservations import NewReservation, reserve
-from app.privacy.partitions import Cell, EpochPartition, HashPartition, Partitions, Scope
+from app.privacy.partitions import EpochPartition, HashPartition, Partitions
+from app.privacy.scope import Cell, Scope
 from app.services.installation import Installation
 from app.verifier import dataset_replay
 from tests.support.crash_scene import EVENT
@@ -52,7 +53,7 @@ def test_a_walk_of_admissions_decides_as_brute_force(
                 job_id, amount, scope = f"jb_{step}", chance.randint(1, 12), _scope(chance)
                 covered = [cell for cell in CELLS if all(cell[name] in scope[name] for name in scope)]
                 fits = all(load(cell) + amount <= cap for cell in covered)
-                assert _admits(installation, NewReservation(account_id, amount, scope, EVENT, job_id)) is fits
+                assert _admits(installation, NewReservation(account_id, amount, Scope(scope), EVENT, job_id)) is fits
                 n_admitted, n_refused = n_admitted + fits, n_refused + (not fits)
                 if fits:
                     jobs[job_id] = amount, scope
@@ -91,9 +92,7 @@ def _bound(installation: Installation, account_id: str) -> int:
 def _scope(chance: random.Random) -> Scope:
     names = chance.sample(sorted(DOMAINS), chance.choices([0, 1, 2, 3], [1, 4, 4, 2])[0])
     n_most = {"a": 2, "b": 2, "c": 4}
-    return {
-        name: tuple(sorted(chance.sample(DOMAINS[name], chance.randint(1, n_most[name])))) for name in sorted(names)
-    }
+    return Scope({name: chance.sample(DOMAINS[name], chance.randint(1, n_most[name])) for name in sorted(names)})
 
 
 def _admits(installation: Installation, reservation: NewReservation) -> bool:

@@ -15,7 +15,8 @@ from app.core.errors import BudgetExceeded
 from app.ledger import accounts, chain, kept_states, tables
 from app.ledger import reservations as ledger
 from app.ledger.reservations import NewReservation
-from app.privacy.partitions import ColumnPartition, EpochPartition, HashPartition, Partitions, Scope
+from app.privacy.partitions import ColumnPartition, EpochPartition, HashPartition, Partitions
+from app.privacy.scope import Scope
 from app.services.installation import Installation
 from app.verifier import dataset_replay, joint_bounds, joint_cells, result_text
 from tests.support import population_accounts as members
@@ -106,7 +107,7 @@ def _reservation(chance: random.Random, job_id: str) -> NewReservation:
 
 def _scope(chance: random.Random) -> Scope:
     names = sorted(chance.sample(sorted(CELLS), chance.choices([0, 1, 2, 3], [1, 3, 6, 6])[0]))
-    return {name: tuple(sorted(chance.sample(CELLS[name], chance.randint(1, 3)))) for name in names}
+    return Scope({name: chance.sample(CELLS[name], chance.randint(1, 3)) for name in names})
 
 
 def _admits(session: Session, reservation: NewReservation, waiting: list[str]) -> bool:

@@ -13,17 +13,15 @@ from app.privacy.joint_loads import plan
 from app.privacy.partitions import (
     MISSING_CELL,
     OTHER_CELL,
-    Cell,
     CellProblem,
     ColumnPartition,
     EpochPartition,
     HashPartition,
     Partition,
     Partitions,
-    Scope,
     UnknownPartition,
-    are_disjoint,
 )
+from app.privacy.scope import Cell, Scope
 from tests.support.loads import BoxAmount, loads_of
 
 EPOCHS = ("ep_1", "ep_2", "ep_3")
@@ -51,12 +49,12 @@ def _all_cells(partition: Partition) -> tuple[Cell, ...]:
 @st.composite
 def boxes_of(draw: st.DrawFn, partitions: Partitions) -> Scope:
     """A box, which always lists epochs, as the ledger's callers do."""
-    scope = {}
+    cells = {}
     for partition in sorted(partitions.declared, key=lambda partition: partition.name):
         listed = draw(st.sets(st.sampled_from(_all_cells(partition)), min_size=1))
         if partition.kind == "epoch" or draw(st.booleans()):
-            scope[partition.name] = tuple(sorted(listed))
-    return scope
+            cells[partition.name] = listed
+    return Scope(cells)
 
 
 @st.composite
@@ -91,7 +89,7 @@ def test_the_tightest_joint_cell_equals_that_of_brute_force(ledger: tuple[Partit
     partitions, boxes, inside = ledger
     cells = _joint_cells(partitions, inside)
     largest = max(_covering(boxes, cell) for cell in cells)
-    loads = loads_of(partitions, boxes, inside=inside)
+    loads = loads_of(partitions, boxes, inside=Scope(inside))
     tightest = loads.largest()
     assert (tightest.load, tightest.is_exact) == (largest, True)
     assert tightest.cell == next(cell for cell in cells if _covering(boxes, cell) == largest), "the first of equals"
@@ -104,23 +102,23 @@ def test_results_do_not_depend_on_the_size_of_chunks(
     ledger: tuple[Partitions, list[BoxAmount], Scope], part: int
 ) -> None:
     partitions, boxes, inside = ledger
-    whole = loads_of(partitions, boxes, inside=inside)
+    whole = loads_of(partitions, boxes, inside=Scope(inside))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(numbering, "_CHUNK", part)
-        in_parts = loads_of(partitions, boxes, inside=inside)
+        in_parts = loads_of(partitions, boxes, inside=Scope(inside))
         assert in_parts.largest() == whole.largest()
         patch.setattr(limits, "MAX_COMPOSITION_WORK", 0)
-        bounded = loads_of(partitions, boxes, inside=inside).largest()
+        bounded = loads_of(partitions, boxes, inside=Scope(inside)).largest()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(limits, "MAX_COMPOSITION_WORK", 0)
-        assert loads_of(partitions, boxes, inside=inside).largest() == bounded
+        assert loads_of(partitions, boxes, inside=Scope(inside)).largest() == bounded
 
 
 @settings(max_examples=40, deadline=None)
 @given(ledgers())
 def test_every_cell_shows_its_tightest_joint_cell(ledger: tuple[Partitions, list[BoxAmount], Scope]) -> None:
     partitions, boxes, inside = ledger
-    loads = loads_of(partitions, boxes, inside=inside)
+    loads = loads_of(partitions, boxes, inside=Scope(inside))
     for partition in partitions.declared:
         shown = loads.by_cell(partition.name)
         assert [tightest.cell[partition.name] for tightest in shown] == list(
@@ -147,7 +145,7 @@ def test_beyond_the_work_limit_the_result_is_an_upper_bound(
     partitions, boxes, inside = ledger
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(limits, "MAX_COMPOSITION_WORK", work)
-        loads = loads_of(partitions, boxes, inside=inside)
+        loads = loads_of(partitions, boxes, inside=Scope(inside))
         bounded, by_cell = loads.largest(), [loads.by_cell(partition.name) for partition in partitions.declared]
     cells = _joint_cells(partitions, inside)
     largest = max(_covering(boxes, cell) for cell in cells)
@@ -165,15 +163,17 @@ def test_another_amount_never_lowers_the_largest_load(
     ledger: tuple[Partitions, list[BoxAmount], Scope], work: int, data: st.DataObject
 ) -> None:
     partitions, boxes, inside = ledger
-    one_more = BoxAmount(data.draw(boxes_of(partitions)), data.draw(st.integers(0, 5)))
+    one_more = BoxAmount(Scope(data.draw(boxes_of(partitions))), data.draw(st.integers(0, 5)))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(limits, "MAX_COMPOSITION_WORK", work)
-        before = loads_of(partitions, boxes, inside=inside).largest()
-        after = loads_of(partitions, [*boxes, one_more], inside=inside).largest()
+        before = loads_of(partitions, boxes, inside=Scope(inside)).largest()
+        after = loads_of(partitions, [*boxes, one_more], inside=Scope(inside)).largest()
         narrower = loads_of(partitions, boxes, inside=one_more.scope).largest()
     assert after.load >= before.load
     if before.is_exact and narrower.is_exact:
-        everywhere = loads_of(partitions, boxes, inside={name: EPOCHS for name in inside if name == "batch"}).largest()
+        everywhere = loads_of(
+            partitions, boxes, inside=Scope({name: EPOCHS for name in inside if name == "batch"})
+        ).largest()
         assert narrower.load <= everywhere.load
 
 
@@ -183,7 +183,7 @@ def test_sums_beyond_64_bits_are_bounded_where_exact_ones_would_take_long(amount
     partitions = Partitions(tuple(HashPartition(name, 40) for name in ("east", "north", "west")))
     pairs = [("east", "north"), ("east", "west"), ("north", "west")]
     boxes = [
-        BoxAmount({first: (cell, (cell + 1) % 40), second: (other,)}, amount + cell + other)
+        BoxAmount(Scope({first: (cell, (cell + 1) % 40), second: (other,)}), amount + cell + other)
         for first, second in pairs
         for cell, other in product(range(0, 40, 4), range(40))
     ]
@@ -196,19 +196,23 @@ def test_sums_beyond_64_bits_are_bounded_where_exact_ones_would_take_long(amount
 def test_boxes_on_different_partitions_add_up() -> None:
     """The maximum over single partitions would be 3."""
     partitions = Partitions((HashPartition("shard", 2), HashPartition("coin", 2)))
-    boxes = [BoxAmount({"shard": (0,)}, 3), BoxAmount({"shard": (1,)}, 2), BoxAmount({"coin": (1,)}, 3)]
+    boxes = [
+        BoxAmount(Scope({"shard": (0,)}), 3),
+        BoxAmount(Scope({"shard": (1,)}), 2),
+        BoxAmount(Scope({"coin": (1,)}), 3),
+    ]
     tightest = loads_of(partitions, boxes).largest()
     assert (tightest.load, tightest.cell) == (6, {"coin": 1, "shard": 0})
 
 
 def test_the_bound_widens_a_box_to_its_narrowest_partition(monkeypatch: pytest.MonkeyPatch) -> None:
     partitions = Partitions((HashPartition("shard", 4), HashPartition("coin", 2)))
-    boxes = [BoxAmount({"shard": (0,), "coin": (0,)}, 5), BoxAmount({"shard": (1,), "coin": (1,)}, 4)]
+    boxes = [BoxAmount(Scope({"shard": (0,), "coin": (0,)}), 5), BoxAmount(Scope({"shard": (1,), "coin": (1,)}), 4)]
     assert loads_of(partitions, boxes).largest().load == 5
     monkeypatch.setattr(limits, "MAX_COMPOSITION_WORK", 1)
     bounded = loads_of(partitions, boxes).largest()
     assert (bounded.load, bounded.is_exact) == (5, False), "the boxes stay disjoint on shard"
-    crossing = [*boxes, BoxAmount({"shard": (1, 2, 3), "coin": (0,)}, 3)]
+    crossing = [*boxes, BoxAmount(Scope({"shard": (1, 2, 3), "coin": (0,)}), 3)]
     assert loads_of(partitions, crossing).largest().load == 5 + 3, "a bound above the exact 5"
 
 
@@ -216,10 +220,10 @@ def test_a_bound_on_some_partitions_makes_the_cells_of_all_partitions_bounds(mon
     """Two uncoupled pairs of partitions: one pair exceeds the limit of work, and every sum contains its bound."""
     partitions = Partitions(tuple(HashPartition(name, 4) for name in ("east", "west", "north", "south")))
     coupled = [
-        BoxAmount({"east": (cell,), "west": (other,)}, 1 + cell + 2 * (other % 3))
+        BoxAmount(Scope({"east": (cell,), "west": (other,)}), 1 + cell + 2 * (other % 3))
         for cell, other in product(range(4), repeat=2)
     ]
-    boxes = [*coupled, BoxAmount({"north": (0,), "south": (0,)}, 5)]
+    boxes = [*coupled, BoxAmount(Scope({"north": (0,), "south": (0,)}), 5)]
     exact = {name: loads_of(partitions, boxes).by_cell(name) for name in ("east", "north")}
     monkeypatch.setattr(limits, "MAX_COMPOSITION_WORK", 12)
     for name, exact_cells in exact.items():
@@ -235,13 +239,13 @@ def test_new_uploads_never_lower_a_bound(monkeypatch: pytest.MonkeyPatch) -> Non
     """A box is widened to the same partition for any number of uploads."""
     partitions = Partitions((HashPartition("shard", 4), EpochPartition("batch", "one per month")))
     boxes = [
-        BoxAmount({"shard": (0,), "batch": ("ep_1",)}, 5),
-        BoxAmount({"shard": (0,), "batch": ("ep_2",)}, 3),
+        BoxAmount(Scope({"shard": (0,), "batch": ("ep_1",)}), 5),
+        BoxAmount(Scope({"shard": (0,), "batch": ("ep_2",)}), 3),
     ]
     monkeypatch.setattr(limits, "MAX_COMPOSITION_WORK", 0)
     seen = 0
     for number in range(2, 10):
-        boxes.append(BoxAmount({"batch": (f"ep_{number}",)}, 0))
+        boxes.append(BoxAmount(Scope({"batch": (f"ep_{number}",)}), 0))
         bounded = loads_of(partitions, boxes).largest()
         assert bounded.load >= seen
         seen = bounded.load
@@ -249,10 +253,10 @@ def test_new_uploads_never_lower_a_bound(monkeypatch: pytest.MonkeyPatch) -> Non
 
 def test_an_epoch_that_no_box_names_has_no_load() -> None:
     partitions = Partitions((EpochPartition("batch", "one per month"),))
-    boxes = [BoxAmount({"batch": ("ep_1",)}, 7)]
+    boxes = [BoxAmount(Scope({"batch": ("ep_1",)}), 7)]
     assert loads_of(partitions, []).largest().cell == {}
     assert loads_of(partitions, boxes).largest().cell == {"batch": "ep_1"}
-    fresh = loads_of(partitions, boxes, inside={"batch": ("ep_2",)}).largest()
+    fresh = loads_of(partitions, boxes, inside=Scope({"batch": ("ep_2",)})).largest()
     assert (fresh.load, fresh.cell) == (0, {"batch": "ep_2"})
 
 
@@ -284,7 +288,7 @@ def test_reading_a_scope_in_normal_form_returns_it(partitions: Partitions, data:
     scope = data.draw(boxes_of(partitions))
     assert partitions.read_scope(scope) == scope
     assert partitions.read_scope({name: list(reversed(cells)) * 2 for name, cells in scope.items()}) == scope
-    inside, everything = partitions.share(scope, n_epochs=len(EPOCHS))
+    inside, everything = partitions.share(Scope(scope), n_epochs=len(EPOCHS))
     everywhere = len(_joint_cells(partitions, {}))
     assert inside * everywhere == everything * len(_joint_cells(partitions, scope))
 
@@ -293,8 +297,8 @@ def test_declared_sizes_give_the_shares_of_cells() -> None:
     region = ColumnPartition("region", "region", False, ("EU", "US"), has_missing=False, sizes=(70, 30, 0))
     partitions = Partitions((region, HashPartition("shard", 4), EpochPartition("batch", "one per month")))
     scope: Scope = {"batch": ("ep_1",), "region": ("EU", "OTHER"), "shard": (0, 3)}
-    assert partitions.share(scope, n_epochs=5) == (1 * 70 * 2, 5 * 100 * 4)
-    assert partitions.share({"region": ("OTHER",)}, n_epochs=5) == (1, 100), (
+    assert partitions.share(Scope(scope), n_epochs=5) == (1 * 70 * 2, 5 * 100 * 4)
+    assert partitions.share(Scope({"region": ("OTHER",)}), n_epochs=5) == (1, 100), (
         "never 0, because plans divide by the share"
     )
     assert Partitions.from_json(partitions.to_json()) == partitions
@@ -375,7 +379,7 @@ def test_a_column_partition_has_distinct_cells(categories: tuple[str, ...]) -> N
 
 @THOROUGH
 @given(st.data())
-def test_scopes_are_disjoint_if_and_only_if_no_joint_cell_is_in_both(data: st.DataObject) -> None:
+def test_scopes_overlap_if_and_only_if_a_joint_cell_is_in_both(data: st.DataObject) -> None:
     partitions = data.draw(declarations())
     one, other = data.draw(boxes_of(partitions)), data.draw(boxes_of(partitions))
     names = [partition.name for partition in partitions.declared]
@@ -384,4 +388,4 @@ def test_scopes_are_disjoint_if_and_only_if_no_joint_cell_is_in_both(data: st.Da
         all(cell in scope.get(name, (cell,)) for name, cell in zip(names, cells, strict=True) for scope in (one, other))
         for cells in joint
     )
-    assert are_disjoint(one, other) is are_disjoint(other, one) is not shared
+    assert Scope(one).overlaps(Scope(other)) is Scope(other).overlaps(Scope(one)) is shared

@@ -15,7 +15,8 @@ from app.core.errors import BudgetExceeded
 from app.ledger import accounts, reservations, statements, tables
 from app.ledger import reservations as ledger
 from app.privacy import accountants
-from app.privacy.partitions import ColumnPartition, HashPartition, Partitions, Scope
+from app.privacy.partitions import ColumnPartition, HashPartition, Partitions
+from app.privacy.scope import WHOLE, Scope
 from app.services.installation import Installation
 from app.verifier.dataset_replay import verify
 from tests.support.crash_scene import open_installation
@@ -39,11 +40,8 @@ class Charge:
     @property
     def scope(self) -> Scope:
         """The box, cells in canonical order."""
-        listed = {
-            "region": None if self.regions is None else tuple(sorted(self.regions)),
-            "shard": None if self.shards is None else tuple(sorted(self.shards)),
-        }
-        return {name: cells for name, cells in listed.items() if cells is not None}
+        listed = {"region": self.regions, "shard": self.shards}
+        return Scope({name: cells for name, cells in listed.items() if cells is not None})
 
     def covers(self, region: str, shard: int) -> bool:
         """Whether a joint cell lies in the box."""
@@ -113,7 +111,7 @@ def test_no_joint_cell_exceeds_the_delta_that_is_set_aside(
             if fits:
                 admitted.append(charge)
             with installation.database.read() as session:
-                balance = statements.delta_balance(session, account_id, {})
+                balance = statements.delta_balance(session, account_id, WHOLE)
             assert balance is not None
             assert balance.charged == max(map(load, CELLS))
         with installation.database.read() as session:
@@ -137,6 +135,6 @@ def test_a_bound_on_delta_never_exceeds_the_delta_that_is_set_aside(
     for work in (limits.MAX_COMPOSITION_WORK, 1):
         monkeypatch.setattr(limits, "MAX_COMPOSITION_WORK", work)
         with installation.database.read() as session:
-            balances.append(statements.delta_balance(session, account_id, {}))
+            balances.append(statements.delta_balance(session, account_id, WHOLE))
     installation.close()
     assert [balance and balance.charged for balance in balances] == [40, ASIDE]

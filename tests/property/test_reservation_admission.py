@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from app.ledger import admission
 from app.ledger.admission import AccountState, Admitted, AskedAmount, Budgets, MemberTotal, Population, Refused
-from app.ledger.tables import digest_of
 from app.privacy.numbering import Numbering
-from app.privacy.partitions import HashPartition, Partitions, Scope
+from app.privacy.partitions import HashPartition, Partitions
+from app.privacy.scope import WHOLE, Scope
 from tests.support.chance import examples
 
 ACCOUNTS = ("ds_1", "ds_2", "ds_3")
@@ -20,7 +20,7 @@ PARTITIONS = Partitions(tuple(HashPartition(name, size) for name, size in SIZES.
 
 scopes = st.fixed_dictionaries(
     {}, optional={name: st.sets(st.integers(0, size - 1), min_size=1) for name, size in SIZES.items()}
-).map(lambda cells: {name: tuple(sorted(listed)) for name, listed in sorted(cells.items())})
+).map(Scope)
 amounts = st.integers(1, 6)
 jobs = st.lists(st.builds(AskedAmount, st.sampled_from(ACCOUNTS), amounts, scopes), max_size=3)
 
@@ -87,8 +87,9 @@ class World:
         for account_id in ACCOUNTS:
             scopes, totals = Numbering(SIZES), dict[str, tuple[int, int]]()
             for amount, scope in self.charged[account_id]:
-                scopes.add(digest_of(scope), scope)
-                totals[digest_of(scope)] = (totals.get(digest_of(scope), (0, 0))[0] + amount, 0)
+                digest = scope.digest
+                scopes.add(digest, scope)
+                totals[digest] = (totals.get(digest, (0, 0))[0] + amount, 0)
             highest = max(self.caps[account_id], self.largest(account_id, {}))
             accounts[account_id] = AccountState(
                 self.caps[account_id], highest, PARTITIONS, scopes, totals, self.bound(account_id)
@@ -171,7 +172,7 @@ def test_a_batch_is_admitted_as_its_jobs_one_after_another(world: World, batch: 
 @given(world=worlds, requested=st.tuples(amounts, amounts), scope=scopes)
 def test_a_job_is_admitted_if_each_part_fits_its_room(world: World, requested: tuple[int, int], scope: Scope) -> None:
     """Quote and admission agree."""
-    requests = [AskedAmount("ds_1", requested[0], scope), AskedAmount("ds_2", requested[1], {})]
+    requests = [AskedAmount("ds_1", requested[0], scope), AskedAmount("ds_2", requested[1], WHOLE)]
     rooms = admission.rooms(world.budgets(), requests)
     assert [room.amount for room in rooms] == [world.fits(requests, at) for at in range(2)]
     fits = all(request.amount <= room.amount for request, room in zip(requests, rooms, strict=True))

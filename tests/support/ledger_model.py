@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from itertools import product
 from typing import Any
 
-from app.privacy.partitions import Scope
+from app.privacy.scope import Scope
 from tests.support.ledger_steps import UPLOADS
 
 Cell = int | str
@@ -235,14 +235,13 @@ def order_of(cell: Cell) -> tuple[int, str]:
 
 def picked_cells(model: Model, picks: dict[str, frozenset[int]]) -> Scope:
     """The picked cells of the account's partitions."""
-    return {
-        name: tuple(sorted({model.cells[name][pick % len(model.cells[name])] for pick in listed}, key=order_of))
-        for name, listed in sorted(picks.items())
-        if name in model.cells
-    }
+    known = {name: listed for name, listed in picks.items() if name in model.cells}
+    return Scope(
+        {name: {model.cells[name][pick % len(model.cells[name])] for pick in listed} for name, listed in known.items()}
+    )
 
 
 def box_of(model: Model, picks: dict[str, frozenset[int]]) -> Scope:
     """The picked cells; all uploads if uploads are cells and none was picked."""
     uploads = {UPLOADS: tuple(model.cells[UPLOADS])} if UPLOADS in model.cells else {}
-    return dict(sorted({**uploads, **picked_cells(model, picks)}.items()))
+    return Scope({**uploads, **picked_cells(model, picks)})

@@ -19,7 +19,8 @@ from app.ledger import accounts, kept_states, populations, reservations, stateme
 from app.ledger import reservations as ledger
 from app.ledger.tables import Entry
 from app.privacy import accountants
-from app.privacy.partitions import Partitions, Scope
+from app.privacy.partitions import Partitions
+from app.privacy.scope import WHOLE, Scope
 from app.services.installation import Installation
 from app.verifier import dataset_replay as verifier
 from app.verifier import population_replay
@@ -167,7 +168,9 @@ class World:
         if not parts[0][2]:
             return "nothing fits"
         parts += self._second_part(step, account_id, job_id, box)
-        reservations = [ledger.NewReservation(payer, amount, scope, EVENT, job_id) for payer, _, amount, scope in parts]
+        reservations = [
+            ledger.NewReservation(payer, amount, Scope(scope), EVENT, job_id) for payer, _, amount, scope in parts
+        ]
         fits = _fits(session, reservations)
         refused: BudgetExceeded | None = None
         try:
@@ -201,7 +204,7 @@ class World:
         disjoint = next(({name: tuple(cells)} for name, cells in other_cells.items() if cells), None)
         if disjoint is None:
             return []
-        return [(other, second_part(job_id), 1, dict(sorted({**box_of(model, {}), **disjoint}.items())))]
+        return [(other, second_part(job_id), 1, Scope({**box_of(model, {}), **disjoint}))]
 
     def _charge_external(self, session: Session, step: External, account_id: str, model: Model) -> str:
         box = picked_cells(model, step.picks)  # if uploads are cells and none was picked, later uploads, too
@@ -213,7 +216,7 @@ class World:
             text = accountants.delta_text(delta)
             details["declared"] = {"adjacency": "add_remove", "epsilon": "0.000001", "delta": text}
         new_reservation = ledger.NewReservation(
-            account_id, amount, box, None if delta else EVENT, None, details=details
+            account_id, amount, Scope(box), None if delta else EVENT, None, details=details
         )
         charged, refused = "", None
         try:
@@ -338,19 +341,19 @@ class World:
     def _check_account(self, session: Session, account_id: str, model: Model) -> None:
         """Compares the tightest joint cells of the account and of every cell, the room, and the printed guarantee."""
         box = box_of(model, {})
-        balance = statements.balance(session, account_id, box)
+        balance = statements.balance(session, account_id, Scope(box))
         assert (balance.tightest_cell, balance.charged, balance.reserved) == model.tightest(box)
         assert (balance.cap, balance.room, balance.is_exact) == (model.cap, self._room(account_id, box), True)
         assert balance.charged + balance.reserved <= model.highest
         assert statements.highest_cap(session, account_id).amount == model.highest
         assert statements.printable(session, account_id).amount == model.printable
-        for name, shown in statements.detail(session, account_id, box).cells.items():
+        for name, shown in statements.detail(session, account_id, Scope(box)).cells.items():
             assert [cell.cell[name] for cell in shown] == sorted(model.cells[name], key=order_of)
             for cell in shown:
                 expected = model.tightest({**box, name: (cell.cell[name],)})
                 assert cell.charged + cell.reserved == sum(expected[1:])
                 assert (cell.charged, cell.reserved) == model.carried(tuple(dict(sorted(cell.cell.items())).values()))
-        delta = statements.delta_balance(session, account_id, box)
+        delta = statements.delta_balance(session, account_id, Scope(box))
         assert (0 if delta is None else delta.charged) == model.delta_spent(box)
 
     def _check_population(self, session: Session) -> None:
@@ -363,7 +366,7 @@ class World:
         assert population.loads == {name: member.load for name, member in together.members.items()}
         for account_id, carried in population.members.items():
             # The entries of the population state the totals of all boxes.
-            tightest = kept_states.state_of(session, tables.account(session, account_id)).budget.tightest({})
+            tightest = kept_states.state_of(session, tables.account(session, account_id)).budget.tightest(WHOLE)
             stored = carried.load, carried.charged, carried.reserved, carried.is_exact
             assert stored == (tightest.load, tightest.charged, tightest.reserved, tightest.is_exact)
             assert tightest.is_exact

@@ -5,7 +5,8 @@ from typing import NamedTuple
 
 from app.privacy.joint_loads import Loads
 from app.privacy.numbering import Numbering
-from app.privacy.partitions import Partitions, Scope
+from app.privacy.partitions import Partitions
+from app.privacy.scope import Scope
 
 
 class BoxAmount(NamedTuple):

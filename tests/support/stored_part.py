@@ -9,11 +9,12 @@ from app.datasets.private_rows import Selection
 from app.forests.contract.plan import Plan
 from app.forests.data.coded_rows import CodedRows
 from app.forests.forest_release import code_request
-from app.privacy.partitions import Partitions, Scope
+from app.privacy.partitions import Partitions
+from app.privacy.scope import Scope
 from app.services.jobs.task import PartRows
 from tests.support.uploads import DATA_KEY, HEADER, SCHEMA, Ingestion, path_of, store_table, stored_table
 
-SCOPE: Scope = {"shard": (0, 1, 3)}
+SCOPE = Scope({"shard": (0, 1, 3)})
 
 
 def body(n_rows: int) -> str:

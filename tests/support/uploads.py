@@ -16,7 +16,8 @@ from app.datasets.private_rows import Selection
 from app.datasets.upload_bodies import BodyForm
 from app.forests.data.sanitiser import SanitisedRows
 from app.forests.data.schema import Feature, Label, Schema
-from app.privacy.partitions import HashPartition, Partitions, Scope
+from app.privacy.partitions import HashPartition, Partitions
+from app.privacy.scope import Scope
 
 SCHEMA = Schema(
     (
@@ -79,10 +80,10 @@ class Ingestion:
         )
 
     def read(self, cells: list[int] | None = None, *, keep_unlabelled: bool = False) -> SanitisedRows:
-        return self.read_box({} if cells is None else {"shard": tuple(cells)}, keep_unlabelled=keep_unlabelled)
+        return self.read_box(Scope({} if cells is None else {"shard": tuple(cells)}), keep_unlabelled=keep_unlabelled)
 
     def read_box(self, scope: Scope, *, keep_unlabelled: bool = False) -> SanitisedRows:
-        selection = Selection(self.schema, self.partitions, scope, keep_unlabelled=keep_unlabelled)
+        selection = Selection(self.schema, self.partitions, Scope(scope), keep_unlabelled=keep_unlabelled)
         return private_rows.read([self.destination], selection)
 
     def files(self) -> list[str]:

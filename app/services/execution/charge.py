@@ -27,7 +27,7 @@ from app.ledger import kept_states, reservations, rules, statements, tables
 from app.ledger.tables import ReservationRow
 from app.privacy import accountants, events
 from app.privacy.calibration import AccountRequest, price_of, stated_price
-from app.privacy.partitions import Scope
+from app.privacy.scope import Scope
 from app.services.installation import Installation
 from app.services.jobs import kinds, notices
 from app.services.jobs.kinds import JobKind
@@ -206,7 +206,7 @@ def _is_part_paid(
         dataset=reservation.account_id,
         dataset_name=dataset.name,
         scope=reservation.scope,
-        epochs=_paid_uploads(session, dataset, reservation.scope, n_uploads=len(part.epochs)),
+        epochs=_paid_uploads(session, dataset, Scope(reservation.scope), n_uploads=len(part.epochs)),
         price=stated_price(terms.epsilon, reservation.amount, accountant=accountant.NAME, delta=terms.delta),
         reservation_id=reservation.id,
     )
@@ -273,7 +273,7 @@ def _rows(installation: Installation, session: Session, part: JobPart) -> PartRo
         schema=dataset.row.schema,
         row_files=row_names(part),
         partitions=dataset.row.partitions,
-        scope={name: tuple(cells) for name, cells in part.scope.items()},
+        scope=Scope(part.scope),
         data_key=dataset.data_key(installation.storage_keys),
     )
 

@@ -8,7 +8,7 @@ from typing import Any
 from app.core import files
 from app.core.dask_cluster import DaskCluster
 from app.core.sealed_files import DataKey, SealedFile
-from app.privacy.partitions import Scope
+from app.privacy.scope import Scope
 
 OUTPUT = {"train": "artifact.safetensors", "profile": "profile.json", "evaluation": "evaluation.json"}
 """The file that the child of each kind of job leaves in the job's folder."""
@@ -77,13 +77,13 @@ class PartRows:
 
     def to_json(self) -> dict[str, Any]:
         """For the child's standard input."""
-        row_files = [str(path) for path in self.row_files]
-        return {**vars(self), "row_files": row_files, "data_key": self.data_key.secret.hex()}
+        row_files, scope = [str(path) for path in self.row_files], self.scope.to_json()
+        return {**vars(self), "row_files": row_files, "scope": scope, "data_key": self.data_key.secret.hex()}
 
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> "PartRows":
         """Inverse of :meth:`to_json`."""
-        scope = {name: tuple(cells) for name, cells in value["scope"].items()}
+        scope = Scope(value["scope"])
         row_files, key = tuple(Path(path) for path in value["row_files"]), DataKey(bytes.fromhex(value["data_key"]))
         return cls(**{**value, "row_files": row_files, "scope": scope, "data_key": key})
 

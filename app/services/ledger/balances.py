@@ -24,7 +24,7 @@ from app.ledger.statements import Limit
 from app.ledger.tables import Entry, EntryKind, PopulationRow
 from app.privacy import accountants
 from app.privacy.events import Adjacency
-from app.privacy.partitions import Cell
+from app.privacy.scope import Cell
 from app.registry import models
 from app.services.authorization import authorized_dataset, write_as
 from app.services.guarantees import of_account, of_large_amount, population_guarantee
@@ -218,7 +218,7 @@ def _of_dataset(
     return AccountBalance.model_validate(
         {
             **_members(Account(dataset), balance),
-            "scope": {name: list(listed) for name, listed in box.items()},
+            "scope": box.to_json(),
             "partitions": partitions,
             "guarantee": of_account(session, dataset, limit),
             "delta_set_aside": None if delta is None else _delta(delta),

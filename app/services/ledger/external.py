@@ -23,7 +23,7 @@ from app.privacy.accountants.accountant import steps_up
 from app.privacy.declared import DeclaredLoss
 from app.privacy.events import Adjacency, Event, NoBoundInUnit, UnknownPrivacyEvent
 from app.privacy.guarantees import odds_of_charge
-from app.privacy.partitions import Scope
+from app.privacy.scope import Scope
 from app.registry import models
 from app.services.authorization import authorized_dataset
 from app.services.guarantees import of_account, of_large_amount
@@ -143,8 +143,8 @@ def _coverable(dataset: Dataset, scope: Scope) -> Scope:
     """
     if dataset.unit_column is None:
         return scope
-    of_the_unit = {partition.name for partition in dataset.partitions.declared if partition.kind == "hash"}
-    return {name: cells for name, cells in scope.items() if name in of_the_unit}
+    of_the_unit = [partition.name for partition in dataset.partitions.declared if partition.kind == "hash"]
+    return scope.restricted_to(of_the_unit)
 
 
 def _amount(dataset: Dataset, accountant: str, stated: Event | DeclaredLoss, *, per: str) -> int:
@@ -196,7 +196,7 @@ def quote_external(installation: Installation, principal: Principal, reference: 
     return ExternalQuote(
         dataset=dataset.id,
         dataset_name=dataset.name,
-        scope={name: list(cells) for name, cells in charge.scope.items()},
+        scope=charge.scope.to_json(),
         price=_price_out(balance.accountant, charge.amount, charge.delta),
         odds=odds_of_charge(balance.accountant, charge.amount, adjacency, delta=delta),
         receipt=_receipt(dataset, balance.accountant, charge.stated, per=body.per),

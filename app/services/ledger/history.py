@@ -21,7 +21,7 @@ from app.ledger import statements, tables
 from app.ledger.statements import EntryFilter
 from app.ledger.tables import Entry, EntryKind
 from app.privacy import events, receipts
-from app.privacy.partitions import JointCell, Scope
+from app.privacy.scope import WHOLE, JointCell, Scope
 from app.services.installation import Installation
 from app.services.jobs.show_jobs import charged_jobs
 from app.services.ledger.balances import Account, balance_of, find_account
@@ -267,7 +267,7 @@ def list_entries(
         uploads = statements.named_uploads(session, account.id) if scope else ()
 
         def is_match(entry: Entry) -> bool:
-            return statements.overlaps(tables.listed(entry.scope, uploads), scope)
+            return tables.listed(entry.scope, uploads).overlaps(scope)
 
         entries, following = matching_entries(after, is_match, page, batch_size=_batch_size(scope, page))
         jobs = charged_jobs(session, [entry.job_id for entry in entries])
@@ -297,9 +297,9 @@ def search_entries(
         def is_match(entry: Entry) -> bool:
             # What is read is kept as its effect on the cell, without the scope, which may be large.
             entry_scope = tables.listed(entry.scope, uploads)
-            amount = entry.amount if statements.covers(entry_scope, cell) else 0
+            amount = entry.amount if entry_scope.covers(cell) else 0
             read.append(replace(entry, amount=amount, scope={}, event=None))
-            return statements.overlaps(entry_scope, scope)
+            return entry_scope.overlaps(scope)
 
         entries, following = matching_entries(before, is_match, page, batch_size=_batch_size(scope, page))
         jobs = charged_jobs(session, [entry.job_id for entry in entries])
@@ -350,7 +350,7 @@ def _batch_size(scope: Scope, page: PageRequest) -> int:
 def _scope(session: Session, account: Account, search: Search) -> Scope:
     """The cells of a search; empty for all cells."""
     if not search.scope:
-        return {}
+        return WHOLE
     if account.dataset is None:
         raise InvalidRequest.at("/scope", "unknown-partition")
     return account.dataset.read_scope(search.scope, catalog.upload_ids(session, account.dataset.id))

@@ -11,7 +11,7 @@ from app.core.errors import InvalidRequest
 from app.ledger import statements, tables
 from app.ledger.statements import EntryFilter
 from app.ledger.tables import EntryKind
-from app.privacy.partitions import Cell
+from app.privacy.scope import Cell, Scope
 from app.services.authorization import authorized_dataset
 from app.services.installation import Installation
 from app.services.jobs.show_jobs import charged_jobs
@@ -78,7 +78,7 @@ def list_charges(installation: Installation, principal: Principal, reference: st
         charges, uploads = [], statements.named_uploads(session, dataset_id)
         for entry in entries[:limit]:
             by, details = asked_by.get(entry.job_id or "", entry.actor), entry.details or {}
-            covers = statements.covers(tables.listed(entry.scope, uploads), balance.tightest_cell)
+            covers = tables.listed(entry.scope, uploads).covers(balance.tightest_cell)
             charges.append(
                 Charge(
                     sequence=entry.sequence,
@@ -119,7 +119,7 @@ def show_pairs(
             raise InvalidRequest.at("/pair", "too-many")
         cells = {name: [cell.cell[name] for cell in detail.cells[name]] for name in (first, second)}
         shorter, longer = sorted(cells, key=lambda name: len(cells[name]))
-        boxes = [{shorter: (cell,)} for cell in cells[shorter]]  # few, because each box is a new computation
+        boxes = [Scope({shorter: [cell]}) for cell in cells[shorter]]  # few, because each box is a new computation
         lines = [statements.detail(session, dataset.id, box, only=longer).cells[longer] for box in boxes]
         rows = lines if shorter == first else [[line[at] for line in lines] for at in range(len(cells[first]))]
         return [

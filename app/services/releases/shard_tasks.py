@@ -24,7 +24,8 @@ from app.datasets.row_layout import RowGroups
 from app.forests import remote
 from app.forests.data.coded_rows import CodedRows, CodeRequest, sum_of
 from app.forests.remote import ShardStates, StateMissing
-from app.privacy.partitions import Partitions, Scope
+from app.privacy.partitions import Partitions
+from app.privacy.scope import Scope
 
 _log = logging.getLogger(__name__)
 
@@ -97,7 +98,7 @@ def _stored(file: str) -> StoredFile:
 
 def _selection(read: dict[str, Any]) -> Selection:
     partitions = Partitions.from_json(read["partitions"].value)
-    scope = {name: tuple(cells) for name, cells in read["scope"].value.items()}
+    scope = Scope(read["scope"].value)
     return Selection(read["public"].schema, partitions, scope, keep_unlabelled=read["keep_unlabelled"])
 
 
@@ -207,7 +208,7 @@ def rows_of(key: DataKey, partitions: Partitions, scope: Scope, codes: CodeReque
         {
             "data_key": key.secret,
             "partitions": remote.Json(partitions.to_json()),
-            "scope": remote.Json({name: list(cells) for name, cells in scope.items()}),
+            "scope": remote.Json(scope.to_json()),
             "public": codes.public,
             "with_ids": codes.with_ids,
             "keep_unlabelled": keep_unlabelled,

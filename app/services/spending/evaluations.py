@@ -36,6 +36,7 @@ from app.jobs import queue
 from app.jobs.tables import JobPart, JobRow
 from app.privacy.calibration import AccountRequest
 from app.privacy.events import Adjacency
+from app.privacy.scope import Scope
 from app.registry import models, releases
 from app.registry.tables import EvaluationRow, ModelRow, ProfileRow
 from app.services import guarantees
@@ -223,7 +224,7 @@ def _was_trained_on(model: _EvaluatedModel, part: PricedPart) -> bool:
     return any(
         trained.dataset == part.dataset.id
         and not epochs.isdisjoint(trained.epochs)
-        and all(not set(cells).isdisjoint(trained.scope.get(name, cells)) for name, cells in part.scope.items())
+        and part.scope.overlaps(Scope(trained.scope))
         for trained in model.trained_on
     )
 

@@ -67,7 +67,7 @@ class PartQuote:
         return {
             "dataset": part.dataset.id,
             "dataset_name": part.dataset.name,
-            "scope": {name: list(cells) for name, cells in part.scope.items()},
+            "scope": part.scope.to_json(),
             "price": part.price,
             "event": part.event.to_json(),
             "odds": guarantees.odds_of_charge(part.accountant, part.amount, part.dataset.adjacency),

@@ -44,7 +44,7 @@ from app.ledger.tables import AccountRow
 from app.privacy.accountants import SplitDelta
 from app.privacy.calibration import AccountRequest, price_of, stated_price
 from app.privacy.events import Event
-from app.privacy.partitions import Scope
+from app.privacy.scope import Scope
 from app.services.authorization import refreshed
 from app.services.guarantees import of_large_amount
 from app.services.installation import Installation
@@ -169,7 +169,7 @@ class RequestedPart:
 
     Attributes:
         asked: the dataset and its uploads.
-        scope: the requested scope in normal form; acceptance adds the uploads that exist at that time.
+        scope: the requested scope; acceptance adds the uploads that exist at that time.
         public_size: the declared order of magnitude of the rows in the scope; never a count.
         accountant: name of the account's accountant.
         amount: steps of the account's unit.
@@ -492,7 +492,7 @@ def _stored(part: PricedPart, reservation_id: str) -> JobPart:
     return JobPart(
         dataset=part.dataset.id,
         dataset_name=part.dataset.name,
-        scope={name: list(cells) for name, cells in part.scope.items()},
+        scope=part.scope.to_json(),
         epochs=part.dataset.uploads_in(part.scope, part.asked.uploads),
         price=part.price.model_dump(),
         reservation_id=reservation_id,

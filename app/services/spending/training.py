@@ -21,7 +21,7 @@ from app.forests.profile import Profile
 from app.jobs.tables import JobRow
 from app.privacy import guarantees
 from app.privacy.calibration import AccountRequest
-from app.privacy.partitions import Scope, are_disjoint
+from app.privacy.scope import Scope
 from app.registry import models, releases
 from app.registry.tables import ModelRow, ProfileRow
 from app.services.installation import Installation
@@ -182,7 +182,7 @@ def _require_fitting(labelled: RequestedPart, part: RequestedPart) -> None:
     """
     if not part.dataset.schema.has_features_of(labelled.dataset.schema):
         raise InvalidRequest.at(f"{SECOND_PART}/dataset", "other-features")
-    if part.dataset.id == labelled.dataset.id and not are_disjoint(labelled.scope, part.scope):
+    if part.dataset.id == labelled.dataset.id and labelled.scope.overlaps(part.scope):
         raise InvalidRequest.at(f"{SECOND_PART}/scope", "not-disjoint")
 
 
@@ -227,7 +227,7 @@ class Reuse:
 
     @property
     def _scope(self) -> Scope:
-        return {name: tuple(cells) for name, cells in self.row.body["scope"].items()}
+        return Scope(self.row.body["scope"])
 
 
 def reuse(session: Session, principal: Principal, dataset: catalog.Dataset, profile_id: str | None) -> Reuse | None:
@@ -291,7 +291,7 @@ class TrainKind:
     def public_facts(self, session: Session, row: JobRow) -> dict[str, Any]:
         """The facts of the model card, bound into the artifact's own bytes."""
         profile, part = _profile_of_model(session, row), row.parts[0]
-        dataset, scope = catalog.find(session, part.dataset), {name: tuple(cells) for name, cells in part.scope.items()}
+        dataset, scope = catalog.find(session, part.dataset), Scope(part.scope)
         facts = {
             **kinds.facts_of_job(session, row, output="model"),
             "profile_id": None if profile is None else profile.id,

@@ -18,6 +18,7 @@ from app.datasets.row_layout import arrow_schema
 from app.forests.bins import quantile_bins
 from app.forests.data.coded_rows import CodedRows, CodeRequest
 from app.forests.data.encoding import Encoding
+from app.privacy.scope import WHOLE, Scope
 from tests.support.uploads import DATA_KEY, HEADER, SCHEMA, Ingestion, path_of, store_table, stored_table
 from tests.support.wide_codes import wide_codes
 
@@ -34,7 +35,7 @@ def small_files_are_stored(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def read(ingest: Ingestion, public: Encoding = GRID, cells: list[int] | None = None) -> CodedRows:
-    selection = Selection(SCHEMA, ingest.partitions, {} if cells is None else {"shard": tuple(cells)})
+    selection = Selection(SCHEMA, ingest.partitions, Scope({} if cells is None else {"shard": tuple(cells)}))
     return private_rows.read([ingest.destination], selection, codes=CodeRequest(public, with_ids=True))
 
 
@@ -80,7 +81,7 @@ def test_a_machine_that_reads_a_shard_stores_no_codes(ingest):
     """They would be those of some row groups, in a file that is named after all of them."""
     ingest(BODY)
     store_table(stored_table(ingest.destination), ingest.destination, group_rows=100)
-    selection = Selection(SCHEMA, ingest.partitions, {})
+    selection = Selection(SCHEMA, ingest.partitions, WHOLE)
     shards = private_rows.shards(ingest.destination, selection, n_rows=100)
     for shard in shards:
         private_rows.read_shard(shard, selection, codes=CodeRequest(GRID))

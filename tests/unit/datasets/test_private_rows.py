@@ -14,6 +14,7 @@ from app.forests.bins import quantile_bins
 from app.forests.data.coded_rows import CodeRequest
 from app.forests.data.schema import Feature, Schema
 from app.privacy.partitions import HashPartition, Partitions
+from app.privacy.scope import WHOLE
 from tests.support.uploads import DATA_KEY, GOOD_ROW, HEADER, SCHEMA, Ingestion, path_of, store_table, stored_table
 
 NUMBERED = HEADER + "".join(f"{index % 120},1,Male,0,>50K\n" for index in range(200))
@@ -80,7 +81,7 @@ def test_columns_in_chunks_that_begin_inside_an_array_have_each_row_once():
 def test_an_empty_scope_and_an_empty_list_of_files_have_no_rows(ingest):
     ingest(NUMBERED)
     assert ingest.read([]).features.n_rows == 0
-    nothing = private_rows.read([], Selection(SCHEMA, Partitions(()), {}))
+    nothing = private_rows.read([], Selection(SCHEMA, Partitions(()), WHOLE))
     assert nothing.features.n_rows == 0
     assert nothing.y.dtype == np.int32
     assert nothing.row_ids.shape == (0, 16)
@@ -93,7 +94,7 @@ def test_epochs_are_read_in_the_order_of_files(tmp_path, ingest):
     other.destination = row_files.sealed_rows(Directory(tmp_path), "ds_a", "ep_b", key=DATA_KEY)
     other(HEADER + GOOD_ROW.replace("39", "40") * 3)
     files = [other.destination, ingest.destination]
-    rows = private_rows.read(files, Selection(SCHEMA, ingest.partitions, {}))
+    rows = private_rows.read(files, Selection(SCHEMA, ingest.partitions, WHOLE))
     assert rows.features.columns[0].tolist() == [40.0] * 3 + [39.0] * 2
     assert rows.features.n_rows == rows.y.size == len(rows.row_ids) == 5
 
@@ -216,5 +217,5 @@ def test_a_label_out_of_range_is_read_as_unknown(ingest):
     codes = CodeRequest(quantile_bins.public_grid(SCHEMA))
     for keep_unlabelled, labels in ((True, [-1, -1, -1, 1]), (False, [1])):
         assert ingest.read(keep_unlabelled=keep_unlabelled).y.tolist() == labels
-        selection = Selection(SCHEMA, ingest.partitions, {}, keep_unlabelled=keep_unlabelled)
+        selection = Selection(SCHEMA, ingest.partitions, WHOLE, keep_unlabelled=keep_unlabelled)
         assert private_rows.read([ingest.destination], selection, codes=codes).y.tolist() == labels

@@ -16,6 +16,7 @@ from app.datasets.private_rows import Selection
 from app.datasets.row_layout import hash_cells, hash_keys, stored_columns
 from app.forests.data.schema import Feature, Label
 from app.privacy.partitions import ColumnPartition, EpochPartition, HashPartition, Partitions
+from app.privacy.scope import WHOLE, Scope
 from tests.support.uploads import KEY, SCHEMA, Ingestion, store_table, stored_table
 
 REGION = ColumnPartition("region", "land", False, ("EU", "US"), has_missing=True)
@@ -42,7 +43,7 @@ def ingest(ingest: Ingestion) -> Ingestion:
 
 
 def _ids(ingest: Ingestion, **scope) -> set[bytes]:
-    rows = ingest.read_box(scope)
+    rows = ingest.read_box(Scope(scope))
     return {row_id.tobytes() for row_id in rows.row_ids}
 
 
@@ -75,7 +76,7 @@ def test_a_box_is_the_rows_in_all_of_its_cells(ingest):
     assert box == _ids(ingest, region=region) & _ids(ingest, **{"by sex": sex}) & _ids(
         ingest, canton=("OTHER",)
     ) & _ids(ingest, coin=(1,))
-    ages = ingest.read_box({"region": region, "by sex": sex, "canton": ("OTHER",)}).features.columns[0]
+    ages = ingest.read_box(Scope({"region": region, "by sex": sex, "canton": ("OTHER",)})).features.columns[0]
     combinations = list(dict.fromkeys(ROWS))
     expected = [
         at
@@ -117,7 +118,7 @@ def test_a_damaged_code_of_a_column_is_in_the_cell_other(ingest, damaged):
     store_table(pa.Table.from_arrays(arrays, schema=form), ingest.destination)
     if damaged is None:
         with pytest.raises(Exception, match="damaged"):
-            ingest.read_box({"region": ("OTHER",)})
+            ingest.read_box(Scope({"region": ("OTHER",)}))
         return
     first = table.column("row_id")[0].as_py()
     cells_of_row = [cell for cell in REGION.known_cells if first in _ids(ingest, region=(cell,))]
@@ -152,14 +153,14 @@ def test_the_owners_report_counts_a_partitions_column_like_a_feature(tmp_path):
 @pytest.mark.parametrize("scope", [{"nowhere": (0,)}, {"shard": (3,)}, {"shard": ("0",)}, {"region": ("XX",)}])
 def test_an_undeclared_partition_or_cell_is_refused(ingest, scope):
     with pytest.raises(ValueError, match="the declaration has no such"):
-        ingest.read_box(scope)
+        ingest.read_box(Scope(scope))
 
 
 def test_rows_of_an_unknown_label_are_in_no_box(tmp_path):
     ingest = Ingestion(tmp_path / "home")
     ingest.partitions = Partitions((REGION,))
     ingest(HEADER + "EU,1,1,Male,0,who knows\nEU,2,1,Male,0,>50K\n")
-    assert np.array_equal(ingest.read_box({"region": ("EU",)}).features.columns[0], [2.0])
+    assert np.array_equal(ingest.read_box(Scope({"region": ("EU",)})).features.columns[0], [2.0])
 
 
 def test_columns_are_read_without_pandas():
@@ -195,10 +196,10 @@ def test_rows_are_not_read_by_another_schema_than_they_were_stored_by(ingest, ch
     """A partition by a feature finds its column by the feature's name: the cells would be those of other rows."""
     schema = dataclasses.replace(SCHEMA, features=CHANGED[change])
     with pytest.raises(InstallationError):
-        private_rows.read([ingest.destination], Selection(schema, PARTITIONS, {"by sex": ("Male",)}))
+        private_rows.read([ingest.destination], Selection(schema, PARTITIONS, Scope({"by sex": ("Male",)})))
     classes = dataclasses.replace(SCHEMA, label=Label("income", (">50K", "<=50K")))
     with pytest.raises(InstallationError):
-        private_rows.read([ingest.destination], Selection(classes, PARTITIONS, {}))
+        private_rows.read([ingest.destination], Selection(classes, PARTITIONS, WHOLE))
 
 
 def test_a_file_of_an_earlier_version_is_read_with_the_cells_that_the_account_states(ingest):
@@ -210,5 +211,5 @@ def test_a_file_of_an_earlier_version_is_read_with_the_cells_that_the_account_st
     store_table(table.replace_schema_metadata(kept), ingest.destination)
     assert _ids(ingest, **{"by sex": ("OTHER",)}) == honest
     schema = dataclasses.replace(SCHEMA, features=CHANGED["a category less"])
-    rows = private_rows.read([ingest.destination], Selection(schema, PARTITIONS, {"by sex": ("OTHER",)}))
+    rows = private_rows.read([ingest.destination], Selection(schema, PARTITIONS, Scope({"by sex": ("OTHER",)})))
     assert {row_id.tobytes() for row_id in rows.row_ids} == honest

@@ -9,6 +9,7 @@ from app.datasets.private_rows import Selection
 from app.datasets.row_layout import RowGroups
 from app.forests.bins import quantile_bins
 from app.forests.data.coded_rows import CodedRows, CodeRequest
+from app.privacy.scope import WHOLE, Scope
 from tests.support.uploads import HEADER, SCHEMA, Ingestion, store_table, stored_table
 
 BODY = HEADER + "".join(f"{index % 120},1,Male,0,{'>50K' if index % 5 else 'unknown'}\n" for index in range(300))
@@ -21,11 +22,11 @@ def store(ingest: Ingestion, body: str = BODY) -> None:
 
 
 def shards(ingest: Ingestion, n_rows: int) -> list[RowGroups]:
-    return private_rows.shards(ingest.destination, Selection(SCHEMA, ingest.partitions, {}), n_rows=n_rows)
+    return private_rows.shards(ingest.destination, Selection(SCHEMA, ingest.partitions, WHOLE), n_rows=n_rows)
 
 
 def read(ingest: Ingestion, shard: RowGroups) -> CodedRows:
-    selection = Selection(SCHEMA, ingest.partitions, {"shard": (1, 3)})
+    selection = Selection(SCHEMA, ingest.partitions, Scope({"shard": (1, 3)}))
     codes = CodeRequest(quantile_bins.public_grid(SCHEMA), with_ids=True)
     return private_rows.read_shard(shard, selection, codes=codes)
 

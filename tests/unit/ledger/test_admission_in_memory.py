@@ -16,10 +16,10 @@ from app.ledger.admission import (
     Population,
     Refused,
 )
-from app.ledger.tables import digest_of
 from app.privacy.joint_loads import Tightest
 from app.privacy.numbering import Numbering
-from app.privacy.partitions import HashPartition, Partitions, Scope
+from app.privacy.partitions import HashPartition, Partitions
+from app.privacy.scope import WHOLE, Scope
 
 SIZES = {"a": 2, "b": 3}
 CELLS = [dict(zip(SIZES, cell, strict=True)) for cell in product(*map(range, SIZES.values()))]
@@ -96,7 +96,7 @@ class Model:
         for account_id, entries in self.entries.items():
             scopes, totals = Numbering(SIZES), dict[str, tuple[int, int]]()
             for scope, charged, reserved in entries:
-                digest = digest_of(scope)
+                digest = scope.digest
                 if digest not in totals:
                     scopes.add(digest, scope)
                 before = totals.get(digest, (0, 0))
@@ -125,15 +125,13 @@ class Model:
 
 def _scope(chance: random.Random) -> Scope:
     names = sorted(chance.sample(sorted(SIZES), chance.randint(0, 2)))
-    return {
-        name: tuple(sorted(chance.sample(range(SIZES[name]), chance.randint(1, SIZES[name] - 1)))) for name in names
-    }
+    return Scope({name: chance.sample(range(SIZES[name]), chance.randint(1, SIZES[name] - 1)) for name in names})
 
 
 def check_state(budgets: Budgets, model: Model, scope: Scope) -> None:
     for account_id, state in budgets.accounts.items():
         found, cells = state.by_cell(scope)
-        for balance in (state.tightest(scope), found):
+        for balance in (state.tightest(Scope(scope)), found):
             assert balance.is_exact
             assert balance.load == model.largest(account_id, scope)
             assert covers(scope, dict(balance.cell))  # type: ignore[arg-type]
@@ -190,25 +188,25 @@ def test_a_walk_of_jobs_is_judged_as_by_brute_force(walk: int) -> None:
 
 
 def test_a_request_that_a_loose_bound_does_not_admit_is_judged_by_the_tightest_cell() -> None:
-    scopes, disjoint = Numbering(SIZES), ({"a": (0,)}, {"a": (1,)})
+    scopes, disjoint = Numbering(SIZES), (Scope({"a": [0]}), Scope({"a": [1]}))
     for scope in disjoint:
-        scopes.add(digest_of(scope), scope)
-    totals = {digest_of(scope): (5, 0) for scope in disjoint}
+        scopes.add(scope.digest, scope)
+    totals = {scope.digest: (5, 0) for scope in disjoint}
     loose = Budgets({"ds": AccountState(10, 10, PARTITIONS, scopes, totals, bound=10)}, [])
-    budgets, decision = admission.admit(loose, [AskedAmount("ds", 5, {"b": (0,)})])
+    budgets, decision = admission.admit(loose, [AskedAmount("ds", 5, Scope({"b": (0,)}))])
     assert not isinstance(decision, Refused)
     assert budgets.accounts["ds"].bound == 15
-    budgets, decision = admission.admit(budgets, [AskedAmount("ds", 1, {"b": (0,)})])
+    budgets, decision = admission.admit(budgets, [AskedAmount("ds", 1, Scope({"b": (0,)}))])
     assert isinstance(decision, Refused)
 
 
 @pytest.mark.parametrize(("highest_cap", "charged"), [(5, 3), (2, 1), (9, 5)])
 def test_a_bound_above_the_load_counts_as_charged_up_to_the_highest_cap(highest_cap: int, charged: int) -> None:
-    scopes, scope = Numbering(SIZES), {"a": (0,)}
-    scopes.add(digest_of(scope), scope)
-    state = AccountState(5, highest_cap, PARTITIONS, scopes, {digest_of(scope): (1, 2)})
+    scopes, scope = Numbering(SIZES), Scope({"a": [0]})
+    scopes.add(scope.digest, scope)
+    state = AccountState(5, highest_cap, PARTITIONS, scopes, {scope.digest: (1, 2)})
     cell = {"a": 0, "b": 0}
-    balance = state._balance(Tightest(7, cell, is_exact=False), state._loads({}))
+    balance = state._balance(Tightest(7, cell, is_exact=False), state._loads(WHOLE))
     assert balance == CellBalance(cell, charged, 2, is_exact=False)
     assert balance.load == charged + 2
 
@@ -219,7 +217,7 @@ def test_a_reservation_that_may_not_be_committed_leaves_nothing_in_the_process()
     state = AccountState(10, 10, PARTITIONS, scopes, {})
     size = scopes.size
     for cells in ((0,), (1,), (0, 2)):
-        reserved = state.with_reservation({"b": cells}, 3)
+        reserved = state.with_reservation(Scope({"b": cells}), 3)
         assert reserved._loads({}).largest().load == 3
     assert scopes.size == size
 

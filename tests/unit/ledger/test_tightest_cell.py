@@ -1,9 +1,12 @@
 """The tightest cell of an account, among joint cells of equal load, names declared categories where it can."""
 
+from collections.abc import Mapping
+from typing import TypeAlias
+
 from app.ledger.admission import AccountState
-from app.ledger.tables import digest_of
 from app.privacy.numbering import Numbering
-from app.privacy.partitions import Cell, ColumnPartition, Partitions, Scope
+from app.privacy.partitions import ColumnPartition, Partitions
+from app.privacy.scope import Cell, Scope
 
 PARTITIONS = Partitions(
     (
@@ -13,12 +16,15 @@ PARTITIONS = Partitions(
 )
 
 
-def tightest(scope: Scope, *charges: tuple[Scope, int]) -> tuple[dict[str, Cell], int]:
+Cells: TypeAlias = Mapping[str, tuple[Cell, ...]]
+
+
+def tightest(scope: Cells, *charges: tuple[Cells, int]) -> tuple[dict[str, Cell], int]:
     scopes = Numbering(["region", "sex"])
     for charged, _ in charges:
-        scopes.add(digest_of(charged), charged)
-    totals = {digest_of(charged): (amount, 0) for charged, amount in charges}
-    found = AccountState(100, 100, PARTITIONS, scopes, totals).tightest(scope)
+        scopes.add(Scope(charged).digest, Scope(charged))
+    totals = {Scope(charged).digest: (amount, 0) for charged, amount in charges}
+    found = AccountState(100, 100, PARTITIONS, scopes, totals).tightest(Scope(scope))
     return dict(found.cell), found.load
 
 

@@ -4,7 +4,8 @@ from collections.abc import Iterator
 
 from app.privacy.joint_loads import Loads
 from app.privacy.numbering import Numbering
-from app.privacy.partitions import Cell, HashPartition, Partitions
+from app.privacy.partitions import HashPartition, Partitions
+from app.privacy.scope import Cell, Scope
 
 AMOUNTS = [5, 7, 11]
 
@@ -32,7 +33,7 @@ def test_loads_are_computed_for_scopes_by_their_keys() -> None:
 def test_equal_lists_are_kept_once() -> None:
     numbering = _numbering()
     before = numbering.size
-    numbering.add("again", {"shard": (0, 1), "coin": (1,)})
+    numbering.add("again", Scope({"shard": (0, 1), "coin": (1,)}))
     assert numbering.size == before + 1, "the scope, and none of its cells"
 
 
@@ -44,7 +45,7 @@ def test_another_thread_may_add_cells_while_a_question_is_answered() -> None:
 
         def __iter__(self) -> Iterator[Cell]:
             for cell in super().__iter__():
-                numbering.add(f"late-{cell}", {"shard": (100 + int(cell), 200 + int(cell))})
+                numbering.add(f"late-{cell}", Scope({"shard": (100 + int(cell), 200 + int(cell))}))
                 yield cell
 
     lists = numbering.boxes(["both", "shard", "all"], AMOUNTS).sides["shard"].clipped(Domain((1, 2, 101, 202, 203)))

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from app.core import limits
-from app.ledger import tables
 from app.ledger.state import State
 from app.privacy import joint_loads
 from app.privacy.partitions import ColumnPartition, EpochPartition, HashPartition, Partitions
+from app.privacy.scope import Scope
 from app.verifier import joint_bounds, joint_cells
 from app.verifier.dataset_export import Partition
 from app.verifier.joint_cells import JointCells
@@ -62,10 +62,13 @@ def test_a_bound_is_that_of_the_service_and_no_cell_is_above_it(
     monkeypatch.setattr(joint_bounds, "MAX_ELIMINATION_WORK", limit)
     monkeypatch.setattr(joint_cells, "MAX_WORK", 0)
     chance = random.Random(seed)
-    boxes = [BoxAmount(_scope(chance, chance.randint(0, 3)), chance.randint(1, 9)) for _ in range(chance.randint(1, 9))]
+    boxes = [
+        BoxAmount(Scope(_scope(chance, chance.randint(0, 3))), chance.randint(1, 9))
+        for _ in range(chance.randint(1, 9))
+    ]
     cells = _cells_of(boxes)
     for inside in ({}, _scope(chance, 1), _scope(chance, 2)):
-        service = loads_of(DECLARED, boxes, inside=inside).largest()
+        service = loads_of(DECLARED, boxes, inside=Scope(inside)).largest()
         bound = cells.largest(tuple(inside.items()), above=-1)
         assert bound is not None
         assert (bound.load, bound.is_exact) == (service.load, service.is_exact)
@@ -102,7 +105,7 @@ def test_the_bound_of_all_admissions_is_that_of_the_service() -> None:
         state, cells = State("ds_1", facts={"partitions": DECLARED.to_json()}), JointCells(READ)
         for _ in range(chance.randint(1, 12)):
             scope, amount = _scope(chance, chance.randint(0, 3)), chance.randint(1, 9)
-            state._add(tables.digest_of(scope), scope, reserved=amount)
+            state._add(Scope(scope), reserved=amount)
             cells.reserve(tuple(scope.items()), amount)
         assert cells._everywhere + sum(cells._peaks.values()) == state.bound
 
@@ -119,7 +122,7 @@ def test_all_searches_of_an_account_together_have_a_limit_of_work(monkeypatch: p
     monkeypatch.setattr(joint_cells, "_Search", noted)
     monkeypatch.setattr(joint_cells, "MAX_WORK", 2**12)
     monkeypatch.setattr(joint_cells, "MAX_WORK_TOGETHER", 60)
-    cells = _cells_of([BoxAmount({"a": (0,), "b": (0,)}, 1), BoxAmount({"a": (1,), "b": (1,)}, 1)])
+    cells = _cells_of([BoxAmount(Scope({"a": (0,), "b": (0,)}), 1), BoxAmount(Scope({"a": (1,), "b": (1,)}), 1)])
     for _ in range(20):
         assert (cells.tightest(()).load, cells.tightest(()).is_exact) == (1, True), "an elimination takes its place"
     assert limits_of_searches[0] == 60

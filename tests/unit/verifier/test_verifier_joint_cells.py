@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from app.privacy.partitions import HashPartition, Partitions
+from app.privacy.scope import Scope
 from app.verifier import joint_bounds, joint_cells
 from app.verifier.dataset_export import Entry, Partition
 from app.verifier.joint_cells import JointCells, TooComplex
@@ -128,7 +129,7 @@ def test_a_thousand_entangled_boxes_are_composed_as_the_service_composes_them() 
         first = chance.randrange(5)
         sides = [tuple(sorted(chance.sample(range(n_cells), chance.randint(1, 8)))) for _ in range(2)]
         scope = ((f"p{first}", sides[0]), (f"p{first + 1}", sides[1]))
-        amounts.append(BoxAmount(dict(scope), chance.randint(1, 10**7)))
+        amounts.append(BoxAmount(Scope(dict(scope)), chance.randint(1, 10**7)))
         cells.reserve(scope, amounts[-1].amount)
     composed = loads_of(
         Partitions(tuple(HashPartition(partition.name, n_cells) for partition in partitions)), amounts

@@ -8,13 +8,14 @@ import pytest
 
 from app.core.dask_cluster import DaskCluster
 from app.core.sealed_files import DataKey
+from app.privacy.scope import WHOLE, Scope
 from app.services.jobs.task import JobTask, PartRows
 
 PART = PartRows(
     schema={"features": [], "label": {"name": "a\nb \u2028", "classes": ["x", "y"]}},
     row_files=(Path("/home/rows/ds_1/ep_1.parquet"), Path("/home/rows/ds_1/ep_2.parquet")),
     partitions=[{"name": "shard", "kind": "hash", "cells": 4}],
-    scope={"region": ("EU", "OTHER"), "shard": (0, 3)},
+    scope=Scope({"region": ("EU", "OTHER"), "shard": (0, 3)}),
     data_key=DataKey(bytes(range(32))),
 )
 TASK = JobTask(
@@ -35,7 +36,7 @@ CLUSTER = DaskCluster("tls://10.0.0.5:8786", Path("/ca.pem"), Path("/cert.pem"),
     "task",
     [
         TASK,
-        replace(TASK, parts=(PART, replace(PART, scope={}, partitions=[]))),
+        replace(TASK, parts=(PART, replace(PART, scope=WHOLE, partitions=[]))),
         replace(TASK, parts=()),
         replace(TASK, cluster=CLUSTER),
     ],

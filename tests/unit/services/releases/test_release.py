@@ -17,6 +17,7 @@ from app.forests.data.schema import Schema
 from app.forests.evaluation import Evaluation, plan_tables
 from app.forests.profile import Profile
 from app.privacy.events import Adjacency
+from app.privacy.scope import Scope
 from app.services.jobs.task import JobTask, PartRows, input_path
 from app.services.releases import release as service
 from tests.privacy.noiseless import Noiseless
@@ -24,8 +25,8 @@ from tests.support.stored_part import stored_part
 from tests.support.uploads import SCHEMA, stored_table
 
 KEY = DataKey(bytes(32))
-LABELLED = PartRows(schema={}, row_files=(Path("own"),), partitions=[], scope={"shard": (0,)}, data_key=KEY)
-UNLABELLED = PartRows(schema={}, row_files=(Path("other"),), partitions=[], scope={"shard": (1,)}, data_key=KEY)
+LABELLED = PartRows(schema={}, row_files=(Path("own"),), partitions=[], scope=Scope({"shard": (0,)}), data_key=KEY)
+UNLABELLED = PartRows(schema={}, row_files=(Path("other"),), partitions=[], scope=Scope({"shard": (1,)}), data_key=KEY)
 
 
 def reads(monkeypatch: pytest.MonkeyPatch, algorithm: str, *parts: PartRows) -> list[dict[str, Any]]:

@@ -22,6 +22,7 @@ from app.forests.data.coded_rows import TrainingRows
 from app.forests.data.schema import Schema
 from app.forests.forest_release import code_request, grow
 from app.privacy.partitions import HashPartition, Partitions
+from app.privacy.scope import Scope
 from app.services.jobs.task import PartRows
 from app.services.releases import dask_fleet
 from app.services.releases.dask_fleet import ClusterFailed, Connection, DaskFleet
@@ -120,7 +121,7 @@ def test_a_shard_whose_receipt_two_workers_hold_is_counted_once(
 
 def test_two_jobs_at_once_count_the_rows_of_their_own_scopes(workers: WorkersHere, part: PartRows) -> None:
     priced, scopes = plan(REQUESTS["mrf"], SCHEMA), ((0,), (1, 2))
-    parts = [replace(part, scope={"shard": cells}) for cells in scopes]
+    parts = [replace(part, scope=Scope({"shard": cells})) for cells in scopes]
     counted = [here(one, priced).code_counts(0) for one in parts]
     assert counted[0].sum() != counted[1].sum()
     with workers.connected("one") as first, workers.connected("two") as second:
@@ -185,7 +186,7 @@ def test_jobs_whose_answers_dask_still_has_get_answers_of_their_own(
     monkeypatch.setattr(Client, "submit", lambda *args, **named: kept.append(submit(*args, **named)) or kept[-1])
     priced, other = plan(REQUESTS["mrf"], SCHEMA), stored_part(tmp_path, n_rows=300)
     with workers.connected("one") as first, workers.connected("two") as second:
-        parts = [part, replace(part, scope={"shard": (2,)}), other]
+        parts = [part, replace(part, scope=Scope({"shard": [2]})), other]
         for connection, order in ((first, parts), (second, reversed(parts))):
             for one in order:
                 rows = connection.rows(one, SCHEMA, priced, keep_unlabelled=False)
@@ -201,7 +202,7 @@ def test_two_parts_of_one_dataset_are_each_read_in_their_own_scope(
     """``sspe-1`` may take splits and counts from disjoint cells of one dataset; each cell pays for one of the two."""
     request = request_for("sspe-1", {"n_estimators": 3, "max_depth": 3}, Fraction(1), 600)
     priced = plan(request, SCHEMA)
-    labelled, unlabelled = (replace(part, scope={"shard": cells}) for cells in scopes)
+    labelled, unlabelled = (replace(part, scope=Scope({"shard": cells})) for cells in scopes)
     on_workers = [
         connection.rows(labelled, SCHEMA, priced, keep_unlabelled=False),
         connection.rows(unlabelled, SCHEMA, priced, keep_unlabelled=True),
