@@ -107,7 +107,7 @@ def test_the_account_whose_rules_ask_for_an_approval_is_named_with_its_own_part(
     tenths[ruled] = 6
     set_rules(scenes[ruled], approval_above="0.5")
     parts = [
-        ledger.NewReservation(each.dataset_id, tenth * 10**8, {}, EVENT, "jb_1")
+        ledger.NewReservation(each.dataset_id, tenth * 10**8, WHOLE, EVENT, "jb_1")
         for each, tenth in zip(scenes, tenths, strict=True)
     ]
     with scene.installation.database.write() as session, pytest.raises(NeedsApproval) as refused:
@@ -135,7 +135,7 @@ def test_the_rules_of_each_account_of_a_job_refuse_its_own_part(
     for place, each in enumerate(scenes):
         set_rules(each, largest_job="0.5" if place == ruled else "1")
     parts = [
-        ledger.NewReservation(each.dataset_id, tenth * 10**8, {}, EVENT, "jb_1")
+        ledger.NewReservation(each.dataset_id, tenth * 10**8, WHOLE, EVENT, "jb_1")
         for each, tenth in zip(scenes, tenths, strict=True)
     ]
     with scene.installation.database.write() as session, pytest.raises(QuotaExceeded) as refused:
@@ -214,7 +214,7 @@ def test_each_account_of_a_job_holds_few_reservations_and_lists_few_cells(
     monkeypatch.setattr(limits, "MAX_OPEN_RESERVATIONS", 9)
     monkeypatch.setattr(limits, "MAX_LISTED_CELLS", 1)
     parts = _reservations("jb_3", {FIRST: 1, SECOND: 1})
-    parts[1] = replace(parts[1], scope={"shard": (0, 1)})
+    parts[1] = replace(parts[1], scope=Scope({"shard": (0, 1)}))
     with installation.database.write() as session, pytest.raises(TooManyCells) as refused:
         ledger.reserve(session, parts, actor="key_analyst")
     assert refused.value.dataset == SECOND
@@ -277,7 +277,7 @@ def test_the_accounts_of_a_job_are_locked_together_before_the_first_entry_of_its
 def test_both_parts_of_a_job_on_one_account_come_to_its_end(
     installation: Installation, end: Callable[..., None], kind: str
 ) -> None:
-    parts = [replace(each, scope={"shard": (n,)}) for n in range(2) for each in _reservations("jb_1", {FIRST: 20 + n})]
+    parts = [replace(each, scope=Scope({"shard": (n,)})) for n in range(2) for each in _reservations("jb_1", {FIRST: 20 + n})]
     with installation.database.write() as session:
         ledger.reserve(session, parts, actor="key_analyst")
     end(installation, "jb_1")

@@ -27,7 +27,7 @@ from app.forests.evaluation import Evaluation, EvaluationPlan, plan_best, plan_t
 from app.forests.profile import Profile
 from app.privacy.events import Adjacency
 from app.privacy.partitions import ColumnPartition, HashPartition, Partitions
-from app.privacy.scope import Scope
+from app.privacy.scope import WHOLE, Scope
 from app.services.jobs.task import JobTask, PartRows, input_path
 from app.services.releases import dask_fleet
 from app.services.releases.release import perform
@@ -67,7 +67,7 @@ ODD = [
     ),
     *("-0,5,é,2.5,one,EU,A\n", "1e999,4,c9,inf,one,EU,b\n"),
 ]
-CELLS_WITHOUT_ROWS: Scope = {"shard": tuple(range(250, 256)), "land": ("OTHER",)}
+CELLS_WITHOUT_ROWS = Scope({"shard": tuple(range(250, 256)), "land": ("OTHER",)})
 
 
 @dataclass(frozen=True)
@@ -99,19 +99,19 @@ def erase_units(store: Directory) -> None:
 
 
 FILES = {
-    "everything at once": Odd([ODD, [], ODD], {}, erase_units),
-    "no row": Odd([[]], {}),
-    "one row": Odd([["1,3,c7,2.5,one,EU,a\n"]], {}),
-    "no label": Odd([["1,3,c7,2.5,one,EU,\n"] * 8], {}),
-    "unknown labels alone": Odd([["1,3,c7,2.5,one,EU,perhaps\n"] * 8], {}),
-    "one class": Odd([[f"{n},{n % 9},c{n},2.5,one,EU,b\n" for n in range(30)]], {}),
-    "one row thirty times": Odd([["1,3,c7,2.5,one,EU,a\n"] * 30], {}),
-    "columns all missing": Odd([[",0,,2.5,one,,a\n", ",0,,2.5,one,,b\n"] * 8], {}),
-    "cells out of bounds alone": Odd([["1e999,1e30,zzz,7,two,XX,a\n", "-inf,-1e9,é,-7,two,,b\n"] * 8], {}),
+    "everything at once": Odd([ODD, [], ODD], WHOLE, erase_units),
+    "no row": Odd([[]], WHOLE),
+    "one row": Odd([["1,3,c7,2.5,one,EU,a\n"]], WHOLE),
+    "no label": Odd([["1,3,c7,2.5,one,EU,\n"] * 8], WHOLE),
+    "unknown labels alone": Odd([["1,3,c7,2.5,one,EU,perhaps\n"] * 8], WHOLE),
+    "one class": Odd([[f"{n},{n % 9},c{n},2.5,one,EU,b\n" for n in range(30)]], WHOLE),
+    "one row thirty times": Odd([["1,3,c7,2.5,one,EU,a\n"] * 30], WHOLE),
+    "columns all missing": Odd([[",0,,2.5,one,,a\n", ",0,,2.5,one,,b\n"] * 8], WHOLE),
+    "cells out of bounds alone": Odd([["1e999,1e30,zzz,7,two,XX,a\n", "-inf,-1e9,é,-7,two,,b\n"] * 8], WHOLE),
     "cells of the scope without rows": Odd([ODD], CELLS_WITHOUT_ROWS),
-    "an upload without rows beside another": Odd([[], ODD], {"land": ("EU", "MISSING")}),
-    "an erased upload": Odd([ODD], {}, erase_upload),
-    "an erased upload beside another": Odd([ODD, ODD], {}, erase_upload),
+    "an upload without rows beside another": Odd([[], ODD], Scope({"land": ("EU", "MISSING")})),
+    "an erased upload": Odd([ODD], WHOLE, erase_upload),
+    "an erased upload beside another": Odd([ODD, ODD], WHOLE, erase_upload),
 }
 PLAIN, FULL = "no row", "everything at once"
 

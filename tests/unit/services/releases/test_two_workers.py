@@ -253,7 +253,7 @@ def test_a_scope_in_two_partitions_is_read_in_the_cells_of_both(connection: Conn
     whole = stored_part(tmp_path, partitions=partitions)
     counts = []
     for scope in ({"half": (0,), "shard": (0, 1, 3)}, {"half": (0,)}, {"shard": (0, 1, 3)}):
-        boxed = replace(whole, scope=scope)
+        boxed = replace(whole, scope=Scope(scope))
         counts.append(connection.rows(boxed, SCHEMA, priced, keep_unlabelled=False).code_counts(0))
         np.testing.assert_array_equal(counts[-1], here(boxed, priced).code_counts(0))
     assert 0 < counts[0].sum() < min(counts[1].sum(), counts[2].sum())
