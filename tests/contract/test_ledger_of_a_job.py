@@ -147,7 +147,7 @@ def test_the_rules_of_each_account_of_a_job_refuse_its_own_part(
 
 @on_one_database
 def test_what_fits_without_an_approval_is_nothing_where_the_key_is_above_already(scene: Scene) -> None:
-    parts = [ledger.NewReservation(scene.dataset_id, 6 * 10**8, {}, EVENT, f"jb_{n}") for n in range(2)]
+    parts = [ledger.NewReservation(scene.dataset_id, 6 * 10**8, WHOLE, EVENT, f"jb_{n}") for n in range(2)]
     with scene.installation.database.write() as session:
         ledger.reserve(session, parts[:1], actor=OWNER.key_id)
     set_rules(scene, approval_above="0.5")
@@ -277,7 +277,8 @@ def test_the_accounts_of_a_job_are_locked_together_before_the_first_entry_of_its
 def test_both_parts_of_a_job_on_one_account_come_to_its_end(
     installation: Installation, end: Callable[..., None], kind: str
 ) -> None:
-    parts = [replace(each, scope=Scope({"shard": (n,)})) for n in range(2) for each in _reservations("jb_1", {FIRST: 20 + n})]
+    first, second = (_reservations("jb_1", {FIRST: amount})[0] for amount in (20, 21))
+    parts = [replace(first, scope=Scope({"shard": (0,)})), replace(second, scope=Scope({"shard": (1,)}))]
     with installation.database.write() as session:
         ledger.reserve(session, parts, actor="key_analyst")
     end(installation, "jb_1")

@@ -261,7 +261,7 @@ def test_two_parts_of_a_job_keep_their_scopes(accounts: Installation) -> None:
     scopes = [{"shard": (n,)} for n in range(2)]
     with accounts.database.write() as session:
         pairs = zip(scopes, events, strict=True)
-        parts = [ledger.NewReservation("ds_a", 10, scope, event, "jb_x") for scope, event in pairs]
+        parts = [ledger.NewReservation("ds_a", 10, Scope(scope), event, "jb_x") for scope, event in pairs]
         ids = ledger.reserve(session, parts, actor="key_a")
     with accounts.database.write() as session:
         for own, scope in zip(ids, reversed(scopes), strict=True):
