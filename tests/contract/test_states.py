@@ -246,7 +246,8 @@ def test_an_entry_of_another_account_or_job_reserves_nothing_here(accounts: Inst
     """The reservation says what such an entry reserved."""
     with accounts.database.write() as session:
         name = "ds_b" if other == "another account" else "ds_a"
-        part = ledger.NewReservation(name, 10, {"shard": (0,)}, members.EVENT, "jb_open" if name == "ds_b" else "jb_x")
+        job_id = "jb_open" if name == "ds_b" else "jb_x"
+        part = ledger.NewReservation(name, 10, Scope({"shard": (0,)}), members.EVENT, job_id)
         ledger.reserve(session, [part], actor="key_a")
     with accounts.database.write() as session:
         session.execute(_on(ReservationRow, "ds_a").where(ReservationRow.job_id == "jb_open").values(scope=_SHARD))
@@ -351,8 +352,9 @@ def test_every_account_of_a_transaction_is_kept_as_it_left_it(
     taken = _read_entries(monkeypatch)
     for name in ("jb_x", "jb_y"):
         with accounts.database.write() as session:
-            both = [ledger.NewReservation(account, 1, {}, members.EVENT, name) for account in ("ds_a", "ds_c", "ds_b")]
-            ledger.reserve(session, both, actor="key_a")
+            names = ("ds_a", "ds_c", "ds_b")
+            each = [ledger.NewReservation(account, 1, WHOLE, members.EVENT, name) for account in names]
+            ledger.reserve(session, each, actor="key_a")
     assert taken == []
 
 
