@@ -204,6 +204,24 @@ def upgrade(
     call.output.say(f"the database is at revision {revisions.head_revision()}")
 
 
+@db.command("move")
+def move(
+    call: HomeOptions,
+    old: Annotated[
+        str, typer.Argument(help="File of the old SQLite database, or name of the old PostgreSQL database.")
+    ],
+    migration_url: MigrationUrl = None,
+) -> None:
+    """Copy the database of a version before the first release into an empty one. The old one stays as it is."""
+    from app.services.backup.move import move_database
+
+    problems = move_database(call.settings(migration_url=migration_url), old)
+    call.output.json({"revision": revisions.head_revision(), "problems": problems})
+    call.output.say(f"copied {old}; the database is at revision {revisions.head_revision()}")
+    for problem in problems:
+        call.output.complain(problem)
+
+
 @db.command("status")
 def status(call: HomeOptions) -> None:
     """Show the database's revision. Exits with 1 if it is not the newest."""
@@ -211,7 +229,8 @@ def status(call: HomeOptions) -> None:
     call.output.json({"revision": current, "newest": head, "current": current == head})
     call.output.say(f"the database is at revision {current or 'none'}; the newest is {head}")
     if current != head:
-        call.output.hint("grovekeeper db upgrade")
+        is_movable = current in revisions.MOVED
+        call.output.hint("grovekeeper db move OLD" if is_movable else "grovekeeper db upgrade")
         raise typer.Exit(ExitCode.FAILED)
 
 

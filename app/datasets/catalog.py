@@ -40,7 +40,6 @@ class DatasetRow(Base):
     """A dataset's declaration, fixed before the first upload; a tombstone once ``deleted_at`` is set.
 
     Attributes:
-        visibility: ``private``. Processes of the version before write it, so a later revision drops it.
         living_name: the name until the dataset is deleted, then null, so that its owners may take it up again.
         wrapped_key: the data key, wrapped by a storage key (:mod:`app.core.sealed_files`); null once the dataset is
             deleted.
@@ -57,7 +56,6 @@ class DatasetRow(Base):
     protects: Mapped[str]
     partitions: Mapped[list[dict[str, Any]]] = mapped_column(CanonicalJson)
     public_size: Mapped[int | None]
-    visibility: Mapped[str] = mapped_column(server_default="private")
     population: Mapped[str | None]
     wrapped_key: Mapped[bytes | None] = mapped_column(LargeBinary)
     declared_by: Mapped[str]
@@ -66,7 +64,6 @@ class DatasetRow(Base):
     jobs_ended_at: Mapped[datetime | None]
 
     __table_args__ = (
-        CheckConstraint("visibility = 'private'", name="visibility_known"),
         CheckConstraint("(deleted_at IS NULL) = (living_name IS NOT NULL)", name="living_has_its_name"),
         CheckConstraint("(deleted_at IS NULL) = (wrapped_key IS NOT NULL)", name="living_has_its_key"),
     )

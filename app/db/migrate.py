@@ -76,8 +76,8 @@ def run_migrations(connection: Connection, revision: str = "head") -> None:
     """Runs the missing migrations on the connection of a :func:`migration_transaction`.
 
     Raises:
-        InstallationError: a newer version of the program migrated the database, or no version that was released made
-            it; nothing was changed.
+        InstallationError: a newer version of the program migrated the database, a version before the first release
+            made it, or another program; nothing was changed.
     """
     _require_released(connection)
     config = _config()
@@ -96,6 +96,8 @@ def _require_released(connection: Connection) -> None:
         return
     if len(stored) == 1 and stored[0].isdecimal() and stored[0] > revisions.head_revision():
         raise InstallationError("a newer version migrated this database; install that version or a later version")
+    if len(stored) == 1 and stored[0].isdecimal() and stored[0] < revisions.FIRST:
+        raise InstallationError(f"the database is at revision {stored[0]}. {revisions.HOW_TO_MOVE}")
     unknown = set(stored) - revisions.known_revisions()
     if unknown or len(stored) > 1:
         raise InstallationError(

@@ -12,6 +12,18 @@ import app
 from app.core.errors import InstallationError
 from app.db.database import Database
 
+FIRST = "0100"
+"""The revision of the first release."""
+
+MOVED = ("0031", "0032", "0033")
+"""Revisions of versions before the first release whose rows ``grovekeeper db move`` copies into the tables of the
+first; the oldest is that of the commit e23dda68."""
+
+HOW_TO_MOVE = (
+    "This version begins with new tables: rename the database and copy it with `grovekeeper db move`, which takes the "
+    f"revisions {MOVED[0]} to {MOVED[-1]} (the operator's guide, From a version before the first release)"
+)
+
 
 def current_revision(url: str) -> str | None:
     """The revision of a database, or ``None`` before the first upgrade."""

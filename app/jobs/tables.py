@@ -50,7 +50,6 @@ class JobRow(Base):
     Attributes:
         dataset_id: the dataset whose grants govern the job and its output.
         kind: what the job releases: a trained forest, a profile or an evaluation.
-        reads: written by versions before revision 0030 only; a later revision removes it.
         task: ``work``, the child's instructions, ``parts``, the JSON forms of :attr:`parts`, and ``purpose``, if the
             submitter stated one, as the entries of the job have it.
         state: a :class:`app.jobs.states.JobState`; ``reason`` is an :class:`app.jobs.states.EndReason`.
@@ -68,7 +67,6 @@ class JobRow(Base):
     kind: Mapped[str]
     algorithm: Mapped[str | None]
     name: Mapped[str | None]
-    reads: Mapped[str | None]
     task: Mapped[dict[str, Any]] = mapped_column(CanonicalJson)
     submitted_by: Mapped[str]
     submitted_at: Mapped[datetime]

@@ -63,8 +63,6 @@ def account_row(new_account: NewAccount) -> AccountRow:
         name=new_account.name,
         accountant=new_account.accountant,
         adjacency=new_account.adjacency,
-        unread_cap=new_account.cap,
-        unread_highest_cap=new_account.cap,
         delta=new_account.delta,
         delta_set_aside=new_account.delta_set_aside,
         privacy_unit=new_account.privacy_unit,

@@ -50,13 +50,7 @@ def export_header(session: Session) -> tuple[dict[str, object], int]:
 
 def _locked(session: Session) -> AccountRow:
     """The locked row of the chain, which the first act opens."""
-    first = insert(session, AccountRow).values(
-        id=CHAIN,
-        name=CHAIN,
-        accountant=pure.NAME,
-        cap=0,
-        highest_cap=0,
-    )
+    first = insert(session, AccountRow).values(id=CHAIN, name=CHAIN, accountant=pure.NAME)
     session.execute(first.on_conflict_do_nothing())
     row = tables.locked_account(session, CHAIN)
     if row.last_sequence == 0:

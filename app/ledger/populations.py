@@ -63,8 +63,6 @@ def open_population(session: Session, new_population: NewPopulation, *, at: date
         id=new_population.id,
         name=new_population.name,
         accountant=new_population.accountant,
-        unread_cap=new_population.cap,
-        unread_highest_cap=new_population.cap,
         delta=new_population.delta,
     )
     session.add(account)

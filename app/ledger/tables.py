@@ -180,8 +180,6 @@ class AccountRow(Base):
         id: id of the dataset or the population that holds the budget, or of the control chain, which has none. A
             population makes no reservations and has one more row (:class:`PopulationRow`).
         adjacency: of a dataset; a population's is its members'.
-        unread_cap: as ``unread_highest_cap`` written by earlier versions; the cap is that of the entries
-            (:mod:`app.ledger.state`). The next revision that contracts the schema drops both.
         delta_set_aside: the part of ``delta`` that (ε, δ) mechanisms may spend; the cap is converted at the rest.
         privacy_unit: of a dataset; a population's is its members'.
         last_sequence: with ``last_hash`` and ``last_at`` the head of the chain.
@@ -193,8 +191,6 @@ class AccountRow(Base):
     name: Mapped[str]
     accountant: Mapped[str]
     adjacency: Mapped[str | None]
-    unread_cap: Mapped[int] = mapped_column("cap", default=0)
-    unread_highest_cap: Mapped[int] = mapped_column("highest_cap", default=0)
     delta: Mapped[str | None]
     delta_set_aside: Mapped[str | None]
     privacy_unit: Mapped[dict[str, Any] | None] = mapped_column(CanonicalJson)
@@ -202,32 +198,6 @@ class AccountRow(Base):
     last_sequence: Mapped[int] = mapped_column(default=0)
     last_hash: Mapped[str] = mapped_column(default=FIRST_PREVIOUS_HASH)
     last_at: Mapped[str] = mapped_column(default="")
-
-    __table_args__ = (
-        CheckConstraint("cap >= 0", name="cap_not_negative"),
-        CheckConstraint("highest_cap >= cap", name="highest_cap_is_highest"),
-    )
-
-
-class BoxRow(Base):
-    """Totals that earlier versions kept for each scope. Nothing reads or writes them; the next revision that contracts
-    the schema drops the table."""
-
-    __tablename__ = "account_boxes"
-
-    account_id: Mapped[str] = mapped_column(primary_key=True)
-    box: Mapped[str] = mapped_column(primary_key=True)
-    scope: Mapped[dict[str, Any]] = mapped_column(CanonicalJson)
-    charged: Mapped[int]
-    reserved: Mapped[int]
-    delta_charged: Mapped[int]
-
-    __table_args__ = (
-        CheckConstraint("charged >= 0", name="charged_not_negative"),
-        CheckConstraint("reserved >= 0", name="reserved_not_negative"),
-        CheckConstraint("delta_charged >= 0", name="delta_charged_not_negative"),
-        {"sqlite_with_rowid": False},
-    )
 
 
 class PopulationRow(Base):
@@ -251,8 +221,7 @@ class PopulationRow(Base):
 class MemberRow(Base):
     """A permanent member of a population: erased datasets keep their spend.
 
-    The load of the member is that of the population's entries (:mod:`app.ledger.state`). Nothing reads the four columns
-    whose names begin with ``unread``; the next revision that contracts the schema drops them.
+    The load of the member is that of the population's entries (:mod:`app.ledger.state`).
     """
 
     __tablename__ = "population_members"
@@ -260,15 +229,6 @@ class MemberRow(Base):
     account_id: Mapped[str] = mapped_column(primary_key=True)
     population_id: Mapped[str] = mapped_column(index=True)
     joined_at: Mapped[datetime]
-    unread_load: Mapped[int] = mapped_column("load", default=0)
-    unread_reserved: Mapped[int] = mapped_column("reserved", default=0)
-    unread_tightest_cell: Mapped[dict[str, Any]] = mapped_column("tightest_cell", CanonicalJson, default=dict)
-    unread_is_exact: Mapped[bool] = mapped_column("is_exact", default=True)
-
-    __table_args__ = (
-        CheckConstraint("load >= 0", name="load_not_negative"),
-        CheckConstraint("reserved >= 0 AND reserved <= load", name="reserved_within_load"),
-    )
 
 
 class ReservationRow(Base):

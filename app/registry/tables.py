@@ -6,18 +6,14 @@ The rows of profiles and evaluations hold the releases themselves.
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import CheckConstraint, Index
+from sqlalchemy import Index
 from sqlalchemy.orm import Mapped, mapped_column
 
 from app.db.base import Base, CanonicalJson
 
 
 class ModelRow(Base):
-    """A model; its artifact is the file of ``digest``.
-
-    Attributes:
-        privacy: ``differential``. Processes of the version before write it, so a later revision drops it.
-    """
+    """A model; its artifact is the file of ``digest``."""
 
     __tablename__ = "models"
 
@@ -26,16 +22,12 @@ class ModelRow(Base):
     dataset_id: Mapped[str] = mapped_column(index=True)
     dataset_name: Mapped[str]
     job_id: Mapped[str]
-    privacy: Mapped[str] = mapped_column(server_default="differential")
     algorithm: Mapped[str]
     digest: Mapped[str] = mapped_column(index=True)
     size_bytes: Mapped[int]
     created_at: Mapped[datetime]
 
-    __table_args__ = (
-        Index("ix_models_created_at_id", "created_at", "id"),
-        CheckConstraint("privacy = 'differential'", name="privacy_known"),
-    )
+    __table_args__ = (Index("ix_models_created_at_id", "created_at", "id"),)
 
 
 class AliasMoveRow(Base):

@@ -20,7 +20,7 @@ from app.ledger import accounts as ledger_accounts
 from app.ledger import chain, kept_states, populations, reservations, statements, tables
 from app.ledger import reservations as ledger
 from app.ledger.state import State
-from app.ledger.tables import AccountRow, BoxRow, Entry, EntryKind, EntryRow, MemberRow, ReservationRow
+from app.ledger.tables import AccountRow, Entry, EntryKind, EntryRow, MemberRow, ReservationRow
 from app.privacy.scope import WHOLE, Scope
 from app.services.installation import Installation
 from app.verifier import dataset_replay, population_replay
@@ -75,9 +75,6 @@ def _reserved(installation: Installation, account_id: str, amount: int = 1) -> N
 
 
 UNREAD = {
-    "totals emptied": delete(BoxRow),
-    "caps raised": update(AccountRow).values(unread_cap=10**6, unread_highest_cap=10**6),
-    "loads emptied": update(MemberRow).values(unread_load=0, unread_reserved=0),
     "another member removed": _on(MemberRow, "ds_b", delete),
     "reservations emptied": delete(ReservationRow),
 }

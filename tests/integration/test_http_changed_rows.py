@@ -1,8 +1,8 @@
-"""Changed rows admit nothing more: unread totals change no answer, and a wrong chain refuses its account alone."""
+"""Changed rows admit nothing more: a wrong chain refuses its account alone."""
 
-from sqlalchemy import delete, select, update
+from sqlalchemy import select, update
 
-from app.ledger.tables import AccountRow, BoxRow
+from app.ledger.tables import AccountRow
 from tests.support.server import Server
 
 
@@ -10,12 +10,6 @@ def test_spent_budget_is_not_spent_again_whatever_is_done_to_the_rows(idle_serve
     budget = {"accountant": "pure", "epsilon": "1"}
     spent, healthy = (idle_server.uploaded(20, budget=budget)["id"] for _ in range(2))
     assert idle_server.submitted(spent, epsilon="1").status_code == 202
-    shown = idle_server.admin.http.get(f"/ledger/{spent}").json()
-    with idle_server.database.write() as session:
-        session.execute(delete(BoxRow))
-        session.execute(update(AccountRow).values(unread_cap=10**12, unread_highest_cap=10**12))
-    assert idle_server.admin.http.get(f"/ledger/{spent}").json() == shown
-    assert idle_server.submitted(spent, epsilon="1").json()["type"] == "budget-exceeded"
     with idle_server.database.write() as session:
         head = session.execute(select(AccountRow.last_hash).where(AccountRow.id == spent)).scalar_one()
         session.execute(update(AccountRow).where(AccountRow.id == spent).values(last_hash="0" * 64))

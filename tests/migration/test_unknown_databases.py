@@ -1,4 +1,4 @@
-"""An upgrade says what is wrong with a database that no released version made, and leaves it as it is."""
+"""An upgrade says what is wrong with a database that no version of the chain made, and leaves it as it is."""
 
 import pytest
 from sqlalchemy import create_engine, inspect, text
@@ -6,6 +6,7 @@ from sqlalchemy import create_engine, inspect, text
 from app.core.errors import InstallationError
 from app.db import migrate, revisions
 from app.db.database import Database, parse_url
+from tests.migration.conftest import NextRevision
 from tests.support.postgres import fresh_database
 
 
@@ -29,7 +30,9 @@ def _columns(url: str, table: str) -> set[str]:
     ("revision", "sentence"),
     [
         ("9999", "a newer version migrated this database"),
-        ("0000", "at revision 0000, which no version of this program has"),
+        ("0031", r"at revision 0031\. .*grovekeeper db move"),
+        ("0001", r"at revision 0001\. .*takes the revisions 0031 to 0033"),
+        ("0099", r"at revision 0099\. "),
         ("a1b2c3d4e5f6", "at revision a1b2c3d4e5f6, which no version of this program has"),
     ],
 )
@@ -49,14 +52,15 @@ def test_an_unknown_revision_is_named(database_url: str, revision: str, sentence
         "DROP TABLE job_datasets",
     ],
 )
-def test_tables_of_an_edited_revision_are_named(empty_database_url: str, edit: str) -> None:
-    migrate.upgrade(empty_database_url, revision="0005")
-    _changed(empty_database_url, edit)
-    before = _columns(empty_database_url, "jobs")
-    with pytest.raises(InstallationError, match=r"at revision 0005, but its tables .* \((jobs|job_datasets)\."):
-        migrate.upgrade(empty_database_url)
-    assert revisions.current_revision(empty_database_url) == "0005"
-    assert _columns(empty_database_url, "jobs") == before
+def test_tables_of_an_edited_revision_are_named(database_url: str, next_revision: NextRevision, edit: str) -> None:
+    next_revision.does("pass")
+    _changed(database_url, edit)
+    before = _columns(database_url, "jobs")
+    sentence = rf"at revision {revisions.FIRST}, but its tables .* \((jobs|job_datasets)\."
+    with pytest.raises(InstallationError, match=sentence):
+        migrate.upgrade(database_url)
+    assert revisions.current_revision(database_url) == revisions.FIRST
+    assert _columns(database_url, "jobs") == before
 
 
 def test_tables_without_a_revision_are_named(database_url: str) -> None:
@@ -65,12 +69,13 @@ def test_tables_without_a_revision_are_named(database_url: str) -> None:
         migrate.upgrade(database_url)
 
 
-def test_tables_of_another_program_do_not_matter(empty_database_url: str) -> None:
+def test_tables_of_another_program_do_not_matter(empty_database_url: str, next_revision: NextRevision) -> None:
     _changed(empty_database_url, "CREATE TABLE notes (id INTEGER)")
-    migrate.upgrade(empty_database_url, revision="0005")
-    _changed(empty_database_url, "CREATE TABLE more_notes (id INTEGER)")
     migrate.upgrade(empty_database_url)
-    assert revisions.current_revision(empty_database_url) == revisions.head_revision()
+    _changed(empty_database_url, "CREATE TABLE more_notes (id INTEGER)")
+    next_revision.does("pass")
+    migrate.upgrade(empty_database_url)
+    assert revisions.current_revision(empty_database_url) == "next"
 
 
 @pytest.mark.parametrize("encoding", ["SQL_ASCII", "LATIN1"])

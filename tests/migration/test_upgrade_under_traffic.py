@@ -15,7 +15,6 @@ from app.db.database import Database
 from app.services.ledger.heads import Heads, HeadWriter
 from tests.migration.conftest import NextRevision
 from tests.support.crash_scene import Scene, opened
-from tests.support.postgres import fresh_database
 
 
 @pytest.fixture
@@ -72,11 +71,12 @@ def test_no_acknowledged_request_is_lost_by_an_upgrade(scene: Scene, next_revisi
     scene.verified()
 
 
-def test_a_waiting_upgrade_does_not_block_the_service(postgres_empty_url: str) -> None:
-    before, after = "0009", "0010"  # an upgrade that has to lock the entries
-    migrate.upgrade(postgres_empty_url, revision=before)
-    database = Database.open(postgres_empty_url, pool_size=2)
-    upgrade = threading.Thread(target=migrate.upgrade, args=(postgres_empty_url,), kwargs={"revision": after})
+def test_a_waiting_upgrade_does_not_block_the_service(
+    postgresql_database_url: str, next_revision: NextRevision
+) -> None:
+    next_revision.does("op.add_column('entries', sa.Column('note', sa.Text()))")  # has to lock the entries
+    database = Database.open(postgresql_database_url, pool_size=2)
+    upgrade = threading.Thread(target=migrate.upgrade, args=(postgresql_database_url,))
     with database.read() as long_reader:
         long_reader.execute(text("SELECT count(*) FROM entries"))
         upgrade.start()
@@ -84,9 +84,9 @@ def test_a_waiting_upgrade_does_not_block_the_service(postgres_empty_url: str) -
             _wait_for_the_upgrade(database)
             with database.read() as session:  # waits behind the upgrade, which has to give up first
                 session.execute(text("SELECT count(*) FROM entries"))
-        assert revisions.current_revision(postgres_empty_url) == before
+        assert revisions.current_revision(postgresql_database_url) == revisions.FIRST
     upgrade.join()
-    assert revisions.current_revision(postgres_empty_url) == after
+    assert revisions.current_revision(postgresql_database_url) == "next"
     database.close()
 
 
@@ -97,9 +97,3 @@ def _wait_for_the_upgrade(database: Database) -> None:
         with database.read() as session:
             query = "SELECT count(*) FROM pg_locks WHERE NOT granted AND mode = 'AccessExclusiveLock'"
             waiting = session.execute(text(query)).scalar_one()
-
-
-@pytest.fixture
-def postgres_empty_url(postgres_url: str) -> Iterator[str]:
-    with fresh_database(postgres_url) as url:
-        yield url

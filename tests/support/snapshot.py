@@ -1,31 +1,33 @@
-"""Stores the rows of a real database for the migration tests: ``python -m tests.support.snapshot``.
+"""Stores a real installation for the migration tests: ``python -m tests.support.snapshot``.
 
 The command starts a server and a worker on an empty SQLite database, makes at least one row of every table with
-requests over HTTP, and writes ``tests/migration/data/REVISION.jsonl`` for the newest revision. The other functions read
-and load such files on both databases.
-
-A line with ``table`` and ``columns`` precedes the rows of a table. A row is a list; bytes are hexadecimal, times are
-text.
+requests over HTTP, and packs the home into ``tests/migration/data/REVISION.tar.xz``, with what the server answered in
+the end (``answers.json``). :func:`rows_of` reads the rows of any database.
 """
 
+import hashlib
 import io
 import json
+import tarfile
 import tempfile
-from collections.abc import Iterable
 from datetime import datetime
 from pathlib import Path
-from typing import Any, TextIO, TypeAlias
+from typing import Any, TypeAlias
 
-from sqlalchemy import Connection, LargeBinary, MetaData, Table, create_engine, insert, inspect, select
+import httpx
+from sqlalchemy import Connection, MetaData, Table, inspect, select, text
 
 from app.core import stamps
 from app.db import migrate
-from app.db.database import parse_url
+from app.db.database import Database
 from app.db.revisions import head_revision
 from app.jobs import queue
-from tests.support.server import Server, new_idempotency_key, running_server, training, worker
+from tests.support.server import CSV, Server, csv_rows, new_idempotency_key, running_server, training, worker
 
-_FOLDER = Path(__file__).parents[1] / "migration" / "data"
+FOLDER = Path(__file__).parents[1] / "migration" / "data"
+ANSWERS = "answers.json"
+PREDICTED = [{"age": 39, "height": 1.7, "sex": "Male"}, {"age": 70, "height": None, "sex": "Female"}]
+"""The rows of the stored predictions."""
 _DELTA = "0.000001"
 _SHARDS = [{"name": "shard", "kind": "hash", "cells": 2}]
 _N_CAP_CHANGES = 260
@@ -35,50 +37,14 @@ Rows: TypeAlias = dict[str, list[dict[str, Any]]]
 """Rows by table, as JSON values in the order of their primary key."""
 
 
-def revisions() -> list[str]:
-    """The revisions that have a snapshot."""
-    return sorted(file.stem for file in _FOLDER.iterdir())
-
-
-def stored(revision: str) -> Rows:
-    """The snapshot of a revision."""
-    with _file(revision).open(encoding="utf-8") as lines:
-        return _parsed(lines)
-
-
 def rows_of(connection: Connection) -> Rows:
     """All rows of a database."""
-    text = io.StringIO()
-    _write_rows(connection, text)
-    text.seek(0)
-    return _parsed(text)
-
-
-def load(connection: Connection, revision: str) -> None:
-    """Inserts the snapshot of a revision into the empty tables of a database at that revision."""
-    tables = _tables(connection)
-    for name, rows in stored(revision).items():
-        binary = [column.name for column in tables[name].columns if isinstance(column.type, LargeBinary)]
-        for row in rows:
-            row.update({column: bytes.fromhex(row[column]) for column in binary if row[column] is not None})
-        if rows:
-            connection.execute(insert(tables[name]), rows)
-
-
-def _write_rows(connection: Connection, file: TextIO) -> None:
-    for table in _tables(connection).values():
-        _write_line(file, {"table": table.name, "columns": table.columns.keys()})
-        for row in connection.execute(select(table).order_by(*table.primary_key)):
-            _write_line(file, [_to_json(value) for value in row])
-
-
-def _tables(connection: Connection) -> dict[str, Table]:
-    names = sorted(set(inspect(connection).get_table_names()) - {"alembic_version"})
-    return {name: Table(name, MetaData(), autoload_with=connection) for name in names}
-
-
-def _write_line(file: TextIO, value: Any) -> None:
-    file.write(json.dumps(value, separators=(",", ":"), ensure_ascii=False) + "\n")
+    rows: Rows = {}
+    for name in sorted(set(inspect(connection).get_table_names()) - {"alembic_version"}):
+        table = Table(name, MetaData(), autoload_with=connection)
+        found = connection.execute(select(table).order_by(*table.primary_key)).mappings()
+        rows[name] = [{column: _to_json(value) for column, value in row.items()} for row in found]
+    return rows
 
 
 def _to_json(value: Any) -> Any:
@@ -87,19 +53,38 @@ def _to_json(value: Any) -> Any:
     return stamps.to_text(value) if isinstance(value, datetime) else value
 
 
-def _parsed(lines: Iterable[str]) -> Rows:
-    rows: Rows = {}
-    for line in map(json.loads, lines):
-        if isinstance(line, dict):
-            table, columns = line["table"], line["columns"]
-            rows[table] = []
-        else:
-            rows[table].append(dict(zip(columns, line, strict=True)))
-    return rows
+def unpacked(revision: str, folder: Path) -> Path:
+    """Unpacks a stored installation into a folder and returns its home."""
+    with tarfile.open(FOLDER / f"{revision}.tar.xz") as archive:
+        archive.extractall(folder, filter="data")
+    return folder / "home"
 
 
-def _file(revision: str) -> Path:
-    return _FOLDER / f"{revision}.jsonl"
+def answers_of(http: httpx.Client, database: Database) -> dict[str, Any]:
+    """What a server answers an admin about everything that is kept.
+
+    Of exports and artifacts: their size and digest, since exports grow at their end.
+    """
+    with database.read() as session:
+        accounts = session.execute(text("SELECT id FROM accounts WHERE id <> 'control' ORDER BY id")).scalars().all()
+    datasets = [dataset["id"] for dataset in http.get("/datasets").json()["datasets"]]
+    models = [model["id"] for model in http.get("/models").json()["models"]]
+    files = [f"/ledger/{account}/export" for account in accounts] + ["/audit/export"]
+    files += [f"/models/{model}/artifact" for model in models]
+    lists = ["/datasets", "/models", "/populations", "/jobs?limit=100"]
+    for dataset in datasets:
+        lists += [f"/datasets/{dataset}/{noun}" for noun in ("rules", "uploads", "webhooks", "aliases", "grants")]
+    predicted = {model: http.post(f"/models/{model}/predict", json={"rows": PREDICTED}) for model in models}
+    return {
+        "files": {path: digest(http.get(path).raise_for_status().content) for path in files},
+        "lists": {path: http.get(path).raise_for_status().json() for path in lists},
+        "predictions": {model: answer.raise_for_status().json() for model, answer in predicted.items()},
+    }
+
+
+def digest(content: bytes) -> list[Any]:
+    """The size and the SHA-256 of a file."""
+    return [len(content), hashlib.sha256(content).hexdigest()]
 
 
 def _use(server: Server, log: Path) -> None:
@@ -111,23 +96,18 @@ def _use(server: Server, log: Path) -> None:
     with worker(server.settings, log=log):
         _release(server, labs, visits)
         _spend_rho(server)
-    told = {"url": "https://hooks.invalid/a", "events": ["job.queued", "budget.low"], "threshold": "0.1"}
-    webhook = server.admin.http.post(f"/datasets/{labs}/webhooks", json=told)  # without an idempotency key
-    assert webhook.is_success, webhook.text
-    rotated = server.admin.http.post(f"/datasets/{labs}/webhooks/{webhook.json()['id']}/secret", json={})
-    assert rotated.is_success, rotated.text
+    _watch(server, labs)
     joined = server.admin.http.put(f"/datasets/{visits}/population", json={"population": "patients"})
     assert joined.is_success, joined.text
     _charge_outside(server, labs, epsilon="0.5")
     server.granted(labs, "analyst")
     _change_caps(server)
     _reject_a_job(server)
+    _erase(server)
     with server.database.write() as session:
         queue.see_worker(session, "pr_of_a_worker_that_died", at=server.database.now(session))
     cancelled = server.submitted(labs).json()["job_id"]
     assert server.admin.http.delete(f"/jobs/{cancelled}").is_success
-    erased = server.uploaded(name="erased")["id"]
-    assert server.admin.http.delete(f"/datasets/{erased}").is_success
     assert server.submitted(labs, scope={"shard": [1]}).is_success, "a queued job with its reservation"
 
 
@@ -135,8 +115,9 @@ def _release(server: Server, labs: str, visits: str) -> None:
     """Releases a profile, an evaluation and two models, one of them from two datasets."""
     _ended(server, _post(server, f"/datasets/{labs}/profiles", epsilon="10"))
     model = server.trained(labs, scope={"shard": [0]})["model_id"]
-    assert server.admin.http.put(f"/datasets/{labs}/aliases/production", json={"model": model}).is_success
-    assert server.admin.http.delete(f"/datasets/{labs}/aliases/production").is_success
+    for alias in ("production", "removed"):
+        assert server.admin.http.put(f"/datasets/{labs}/aliases/{alias}", json={"model": model}).is_success
+    assert server.admin.http.delete(f"/datasets/{labs}/aliases/removed").is_success
     evaluation = {"epsilon": "20", "metrics": ["accuracy"], "scope": {"shard": [1]}}
     _ended(server, _post(server, f"/models/{model}/evaluations", **evaluation))
     from_both = training(labs, algorithm="sspe-1") | {"unlabelled": {"dataset": visits, "epsilon": "2"}}
@@ -150,6 +131,15 @@ def _spend_rho(server: Server) -> None:
     server.trained(dataset, delta=_DELTA)
     _charge_outside(server, dataset, epsilon="0.1", delta="0.0000001")
     _post(server, f"/ledger/{dataset}/cap", cap="2.5", reason="lower")
+
+
+def _watch(server: Server, dataset: str) -> None:
+    """Makes a webhook and rotates its secret; an event waits for its receiver."""
+    told = {"url": "https://hooks.invalid/a", "events": ["job.queued", "budget.low"], "threshold": "0.1"}
+    webhook = server.admin.http.post(f"/datasets/{dataset}/webhooks", json=told)  # without an idempotency key
+    assert webhook.is_success, webhook.text
+    rotated = server.admin.http.post(f"/datasets/{dataset}/webhooks/{webhook.json()['id']}/secret", json={})
+    assert rotated.is_success, rotated.text
 
 
 def _charge_outside(server: Server, dataset: str, **loss: str) -> None:
@@ -175,6 +165,21 @@ def _reject_a_job(server: Server) -> None:
     _post(server, f"/approvals/{waiting['job_id']}", decision="reject", reason="not needed")
 
 
+def _erase(server: Server) -> None:
+    """Erases a dataset; and of a dataset whose unit is a column, the rows of a person and an upload."""
+    erased = server.uploaded(name="erased")["id"]
+    assert server.admin.http.delete(f"/datasets/{erased}").is_success
+    unit = {"column": "patient", "max_rows": 2}
+    people = server.declared(name="people", privacy_unit=unit)["id"]
+    header, *rows = csv_rows(20).split()
+    for first in (100, 200):
+        body = "\n".join((f"patient,{header}", *(f"{first + number},{row}" for number, row in enumerate(rows)), ""))
+        upload = server.admin.http.post(f"/datasets/{people}/rows", content=body, headers=CSV)
+        assert upload.status_code == 201, upload.text
+    assert server.admin.http.post(f"/datasets/{people}/erasures", json={"unit": "107"}).is_success
+    assert server.admin.http.delete(f"/datasets/{people}/uploads/{upload.json()['epoch']}").is_success
+
+
 def _post(server: Server, path: str, **body: object) -> dict[str, Any]:
     answer = server.admin.http.post(path, json=body, headers=new_idempotency_key())
     assert answer.is_success, answer.text
@@ -189,17 +194,21 @@ def _ended(server: Server, accepted: dict[str, Any]) -> None:
 def _main() -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        url = f"sqlite:///{folder / 'grovekeeper.sqlite3'}"
+        home = folder / "home"
+        home.mkdir()
+        url = f"sqlite:///{home / 'grovekeeper.sqlite3'}"
         migrate.upgrade(url)
-        with running_server(url, folder / "home", n_workers=0) as server:
+        with running_server(url, home, n_workers=0) as server:
             _use(server, folder / "worker.log")
-        engine = create_engine(parse_url(url))
-        file = _file(head_revision())
-        with engine.connect() as connection, file.open("w", encoding="utf-8", newline="\n") as lines:
-            _write_rows(connection, lines)
-        engine.dispose()
-    rows = stored(head_revision())
-    print(f"{file}: {sum(map(len, rows.values()))} rows of {len(rows)} tables, {file.stat().st_size:,} bytes")
+            answers = answers_of(server.admin.http, server.database) | {"key": server.admin.key}
+        stated = json.dumps(answers).encode("utf-8")
+        file = FOLDER / f"{head_revision()}.tar.xz"
+        with tarfile.open(file, "w:xz") as archive:
+            member = tarfile.TarInfo(ANSWERS)
+            member.size = len(stated)
+            archive.addfile(member, io.BytesIO(stated))
+            archive.add(home, "home")
+    print(f"{file}: {file.stat().st_size:,} bytes")
 
 
 if __name__ == "__main__":

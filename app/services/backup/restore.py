@@ -28,7 +28,7 @@ from app.core.sealed_files import SealBroken
 from app.core.settings import Settings
 from app.datasets import admission, catalog, erasure, fingerprints, row_files, row_layout
 from app.datasets.erasure_log import ErasureLog
-from app.db import migrate
+from app.db import migrate, revisions
 from app.db.database import transaction_time
 from app.jobs import queue
 from app.jobs.states import EndReason, JobState
@@ -164,14 +164,15 @@ class _Restore:
             raise _NotEmpty
         self.remove_files()  # of a killed restore
         self._check_database_file()
-        migrate.run_migrations(connection, self._manifest.revision)
+        is_earlier = self._manifest.revision in revisions.MOVED
+        migrate.run_migrations(connection, revisions.FIRST if is_earlier else self._manifest.revision)
         with layout.file_transaction(self._source / DATABASE, "ro&immutable=1") as backup:
             layout.copy_rows(backup, connection)
         migrate.run_migrations(connection)
         with Session(connection, expire_on_commit=False) as session:
             if wrapped := catalog.wrapped_keys(session):
                 read_storage_keys(self._settings).require(wrapped)
-            problems = _wrong_balances(session)
+            problems = wrong_balances(session)
             heads = self._heads(session).read_all()
             losses = find_losses(session, heads)
             if losses and not self._accept_loss:
@@ -285,7 +286,7 @@ class _Restore:
         return problems
 
 
-def _wrong_balances(session: Session) -> list[str]:
+def wrong_balances(session: Session) -> list[str]:
     """Verifies the chain of every account from its first entry."""
     return [
         f"the entries of {account_id} do not follow each other; it admits nothing"

@@ -147,11 +147,11 @@ def test_a_small_disk_is_named_before_the_first_request(monkeypatch: pytest.Monk
 )
 @pytest.mark.parametrize(
     "typed",
-    ["serve", "api", "worker", "db upgrade", "db status", "db new-signer", "db rewrap-keys", "backup new",
-     "restore new", "keys create-admin"],
+    ["serve", "api", "worker", "db upgrade", "db move old", "db status", "db new-signer", "db rewrap-keys",
+     "backup new", "restore new", "keys create-admin"],
 )  # fmt: skip
 def test_a_password_in_a_flag_is_refused_and_not_shown(typed: str, address: str, tmp_path: Path) -> None:
-    flags = ["--database-url", *(["--migration-url"] if typed in ("db upgrade", "restore new") else [])]
+    flags = ["--database-url", *(["--migration-url"] if typed in ("db upgrade", "db move old", "restore new") else [])]
     for flag in flags:
         result = CliRunner().invoke(app, [*typed.split(), "--home", str(tmp_path / "home"), flag, address])
         variable = f"GROVEKEEPER_{flag.removeprefix('--').replace('-', '_').upper()}"

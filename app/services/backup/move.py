@@ -1,0 +1,107 @@
+"""Moves an installation of a version before the first release: copies the rows of its database into an empty one.
+
+The old database stays as it is, and the home stays in its place: files of rows, artifacts, keys, heads and records of
+erasures have the form that they had. Copies of rows are one transaction, which commits once every chain of entries was
+verified from its first entry, and reaches the heads outside the database: so no budget comes back.
+"""
+
+from collections.abc import Sequence
+from contextlib import closing
+from pathlib import Path
+
+from sqlalchemy import inspect
+from sqlalchemy.orm import Session
+
+from app.core import limits
+from app.core.errors import InstallationError, Unavailable
+from app.core.settings import Settings
+from app.datasets import catalog
+from app.db import migrate, revisions
+from app.db.database import Database, dialect_of, parse_url
+from app.jobs import queue
+from app.ledger import checkpoints
+from app.ledger.checkpoints import HeadFolder
+from app.services.backup import layout
+from app.services.backup.restore import find_losses, wrong_balances
+from app.services.installation import open_heads, read_storage_keys, refuse_unfinished_restore
+from app.services.ledger.heads import open_signer
+
+
+def move_database(settings: Settings, old: str) -> Sequence[str]:
+    """Copies the old database of an installation into the empty database that its settings name.
+
+    Args:
+        settings: of the installation, whose processes have all ended.
+        old: the file of the old SQLite database; or the name of the old database on the PostgreSQL server of the new
+            one, which the owner of the new tables can read.
+
+    Returns:
+        What was wrong with the old database already, as sentences.
+
+    Raises:
+        InstallationError: the old database is missing, of another revision or in use, or lacks entries; the new one is
+            not empty, or the home is that of another installation. Nothing was copied.
+    """
+    refuse_unfinished_restore(settings)
+    address = _address_beside(settings, old)
+    _require_movable(old, _revision_at(old, address))
+    with migrate.owned_by(settings.database_url, migration_url=settings.migration_url) as target:
+        if inspect(target).get_table_names():
+            raise InstallationError("the new database is not empty; the old one is copied into an empty database")
+        migrate.run_migrations(target, revisions.FIRST)
+        with closing(Database.open(address, pool_size=1)) as database, database.read() as source:
+            if queue.n_workers(source, at=database.now(source)):
+                raise InstallationError(
+                    f"a worker wrote to the old database within {limits.WORKER_SEEN_S} s; end all processes of the "
+                    "installation, wait, and move again"
+                )
+            layout.copy_rows(source.connection(), target)
+        migrate.run_migrations(target)
+        with Session(target) as session:
+            return _verified(settings, session)
+
+
+def _address_beside(settings: Settings, old: str) -> str:
+    """The address of the old database, which has the place and the role of the new one."""
+    if "://" in old:  # which may hold a password
+        raise InstallationError("name the old database by its file or its name, without an address")
+    new = parse_url(settings.migration_url or settings.database_url)
+    if dialect_of(new) == "sqlite":
+        file = Path(old).expanduser().absolute()
+        if not file.is_file():
+            raise InstallationError(f"{file} is no file; name the file of the old database")
+        old = str(file)
+    return new.set(database=old).render_as_string(hide_password=False)
+
+
+def _revision_at(old: str, address: str) -> str | None:
+    try:
+        return revisions.current_revision(address)
+    except Unavailable as error:
+        raise InstallationError(f"the old database {old} cannot be opened by the owner of the new one") from error
+
+
+def _require_movable(old: str, revision: str | None) -> None:
+    if revision in revisions.MOVED:
+        return
+    if revision is not None and revision >= revisions.FIRST:
+        raise InstallationError(f"{old} is at revision {revision}, which needs no move; run: grovekeeper db upgrade")
+    raise InstallationError(f"{old} is at revision {revision or 'none'}. {revisions.HOW_TO_MOVE}")
+
+
+def _verified(settings: Settings, session: Session) -> Sequence[str]:
+    """Compares the copied rows with the home: its keys, and the heads, which no account may fall short of."""
+    keys = checkpoints.pinned_keys(session)
+    open_signer(settings, keys, make=False)
+    if wrapped := catalog.wrapped_keys(session):
+        read_storage_keys(settings).require(wrapped)
+    heads = HeadFolder(open_heads(settings), keys).read_all()
+    losses = [loss for loss in find_losses(session, heads) if loss.head is not None]
+    if losses:
+        lines = "\n".join(f"  {loss.account_id}: {loss.n_entries} entries" for loss in losses)
+        raise InstallationError(
+            "the old database does not reach the heads that were written outside it, so budget that was spent could be "
+            "spent again. Nothing was copied. It may be older than the home, or a SQLite file was renamed without its "
+            f"-wal file\n{lines}"
+        )
+    return wrong_balances(session)
