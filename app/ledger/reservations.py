@@ -84,7 +84,7 @@ class Judged:
     """
 
     parts: Sequence[NewReservation]
-    reservation_ids: Sequence[str]
+    reservation_ids: list[str]
     actor: str
     excess: Mapping[str, int]
     decision: Admitted
@@ -118,7 +118,7 @@ def reserve(session: Session, parts: Sequence[NewReservation], *, actor: str) ->
         part = next(part for part in parts if part.account_id == account_id)
         raise _needs_approval(judged.rows[account_id], part, excess)
     write(session, judged)
-    return list(judged.reservation_ids)
+    return judged.reservation_ids
 
 
 def judge(session: Session, parts: Sequence[NewReservation], *, actor: str) -> Judged:

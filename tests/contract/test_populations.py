@@ -5,11 +5,11 @@ from collections.abc import Iterator
 from fractions import Fraction
 
 import pytest
-from sqlalchemy import delete
+from sqlalchemy import delete, update
 from sqlalchemy.orm import Session
 
 from app.core import limits, stamps
-from app.core.errors import BudgetExceeded, NameTaken, PopulationMismatch
+from app.core.errors import BudgetExceeded, InvalidRequest, NameTaken, PopulationMismatch
 from app.ledger import accounts, populations, statements, tables
 from app.ledger import reservations as ledger
 from app.ledger.admission import MemberTotal, Population
@@ -234,6 +234,43 @@ def test_several_populations_are_found_locked_and_summed_together(session: Sessi
     # The states of the members may be newer than that of the population.
     earlier = dataclasses.replace(both["pp_a"], members={one: MemberTotal(3, 0, True)})
     assert populations.detailed(session, iter([earlier]))["pp_a"].members == {one: MemberTotal(3, 3, True)}
+
+
+def test_a_population_has_the_budget_of_its_first_member_and_no_id_as_a_name(session: Session) -> None:
+    one = account(session, 1, ZCDP, cap=70)
+    row = populations.open_with_budget_of(session, one, name="patients", by=OWNER.key_id, at=stamps.now())
+    assert (row.name, row.declared_by) == ("patients", OWNER.key_id)
+    opened_account = tables.account(session, row.id)
+    assert (stamps.is_id(row.id), opened_account.name, opened_account.accountant) == (True, "patients", "zcdp")
+    assert (opened_account.delta, populations.of_population(session, row.id).cap) == (ZCDP.delta, 70)
+    with pytest.raises(InvalidRequest):
+        populations.open_with_budget_of(session, one, name=row.id, by=OWNER.key_id, at=stamps.now())
+
+
+@pytest.mark.parametrize("names", [("pp_b", "others"), ("others", "pp_a")])
+def test_a_population_is_found_by_its_id_before_the_name_of_another(session: Session, names: tuple[str, str]) -> None:
+    """Wherever the row stands, though no such name is given any more."""
+    for own, name in zip(("pp_a", "pp_b"), names, strict=True):
+        populations.open_population(session, NewPopulation(own, name, "pure", 1, None, OWNER.key_id), at=stamps.now())
+    found = [populations.find(session, reference) for reference in ("pp_a", "pp_b", "others", "nobody", "\0")]
+    other = names.index("others")
+    assert [row and row.id for row in found] == ["pp_a", "pp_b", ("pp_a", "pp_b")[other], None, None]
+    by_id = [populations.with_id(session, reference) for reference in ("pp_a", "others", "\0")]
+    assert [row and row.id for row in by_id] == ["pp_a", None, None]
+
+
+def test_a_population_is_read_anew(session: Session) -> None:
+    """Another process may have changed the row since the transaction read it first."""
+    opened(session)
+    kept = session.get_one(populations.PopulationRow, "pp_a")
+    for name, read in {
+        "find": lambda: populations.find(session, "pp_a"),
+        "with_id": lambda: populations.with_id(session, "pp_a"),
+    }.items():
+        changed = update(populations.PopulationRow).values(unit_column=name)
+        session.execute(changed.execution_options(synchronize_session=False))
+        assert read() is kept
+        assert kept.unit_column == name
 
 
 def test_a_name_is_taken_once(session: Session) -> None:

@@ -283,6 +283,7 @@ class _Server:
         words = _words(mutant.key)
         worth = {name: 1 + noticed[name] + _WORTH_OF_WORD * len(_words(name) & words) for name in enter}
         by_time = sorted(enter, key=lambda name: (name != first, durations[name] / worth[name]))
+        by_time = _different_first(by_time, {name: entered[name].get(mutant.module, 0) for name in enter})
         fixtures = {name for name, entered in self._shared.items() if _meets(entered, places)}
         again = sorted(
             (name for name in durations if self._shared_by.get(name, set()) & fixtures), key=durations.__getitem__
@@ -450,6 +451,15 @@ def _meets(entered: _Lines, places: _Lines) -> bool:
 def _words(text: str) -> frozenset[str]:
     """The beginnings of the words of a text, so that *populations* are a *population*."""
     return frozenset(word[:6] for word in re.findall("[a-z]{4,}", text.lower())) - {"tests", "contra", "ledger"}
+
+
+def _different_first(names: Sequence[str], lines: Mapping[str, int]) -> list[str]:
+    """The first test of each set of lines, then the second ones, and so on: tests of the same lines notice the same."""
+    n_before, places = Counter[int](), dict[str, int]()
+    for name in names:
+        places[name] = n_before[lines[name]]
+        n_before[lines[name]] += 1
+    return sorted(names, key=places.__getitem__)
 
 
 def _short(names: Sequence[str], durations: Mapping[str, float]) -> list[str]:

@@ -543,7 +543,7 @@ def _of_one(node: ast.AST) -> Iterator[str]:
     match node:
         case ast.Call(ast.Name("list" | "tuple" | "set" | "frozenset" | "dict" | "sorted"), [members]) | ast.Call(
             ast.Attribute(attr="in_" | "extend" | "update" | "union"), [members]
-        ):
+        ) if not _is_bound_later(members):
             yield _with(node, 0, f"{_members(members)}[:1]")
     match node:
         case ast.Call(ast.Attribute(original, "copy" | "deepcopy"), []):
@@ -554,6 +554,10 @@ def _of_one(node: ast.AST) -> Iterator[str]:
             yield ast.unparse(original)
         case ast.List([ast.Starred(original)], ast.Load()) | ast.Dict([None], [original]):
             yield ast.unparse(original)
+
+
+def _is_bound_later(members: ast.AST) -> bool:
+    return isinstance(members, ast.Call) and _name(members.func) == "bindparam"
 
 
 def _members(several: ast.AST) -> str:
