@@ -171,16 +171,15 @@ def with_new_member(session: Session, row: PopulationRow | None, account: Accoun
     Raises:
         PopulationMismatch: as :func:`join` does.
     """
-    population = None if row is None else tables.account(session, row.id)
-    if row is None or population is None:
-        differs: tuple[str, ...] = ("delta_set_aside",) if account.delta_set_aside is not None else ()
-    else:
-        differs = _differences(session, population, row, account)
+    if row is None:
+        if account.delta_set_aside is not None:
+            raise PopulationMismatch(("delta_set_aside",))
+        return None
+    population = tables.account(session, row.id)
+    differs = _differences(session, population, row, account)
     if differs:
         raise PopulationMismatch(differs)
-    if population is None:
-        return None
-    return of_ids(session, [population.id])[population.id].with_member(account.id, MemberTotal(0, 0, True))
+    return of_row(session, population).with_member(account.id, MemberTotal(0, 0, True))
 
 
 def require_visible(row: PopulationRow | None, *, key_id: str, sees_all: bool) -> PopulationRow:

@@ -330,10 +330,16 @@ def test_an_account_with_an_opening_load_joins_a_population_with_it(
         assert (summary.highest_cap > summary.cap) is bool(changes), "a late join raises what is stated"
 
 
-def test_a_member_that_continues_raises_no_highest_cap(installation: Installation) -> None:
+def test_a_member_that_continues_raises_no_highest_cap(
+    installation: Installation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So it joins where there is no room for one more cap."""
     erased = _declared(installation, population="people", **ZCDP)
     _spend(installation, erased.id, "0.1")
     delete_dataset(installation, OWNER, erased.id)
+    with installation.database.read() as session:
+        people = show_population(installation, OWNER, "people").id
+        monkeypatch.setattr(limits, "MAX_STEPS", statements.highest_cap(session, people).amount)
     _declared(installation, population="people", **ZCDP)
     with installation.database.read() as session:
         summary = evidence.verified(session, show_population(installation, OWNER, "people").id)

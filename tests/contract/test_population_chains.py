@@ -21,7 +21,7 @@ from app.verifier.population_replay import verify
 from tests.support import settling
 from tests.support.crash_scene import ADMIN, EVENT, OWNER
 from tests.support.evidence import export, verified
-from tests.support.population_accounts import ZCDP, account, join, opened, reserve, said
+from tests.support.population_accounts import PURE, ZCDP, account, join, opened, reserve, said
 
 
 def test_entries_say_what_happened_and_to_which_entry_of_which_member(installation: Installation) -> None:
@@ -178,6 +178,22 @@ def test_caps_that_cannot_be_added_up_in_64_bits_do_not_join(installation: Insta
             join(session, "ds_1")
         assert refused.value.differs == ("highest_cap",)
         assert said(session) == [("open", 2**62)]
+
+
+@pytest.mark.parametrize(
+    ("like", "cap", "spends"), [(ZCDP, 2**62 - 1, True), (ZCDP, 2**62, False), (PURE, 2**62, True)]
+)
+def test_caps_that_are_not_added_or_add_up_to_the_last_step_join(
+    installation: Installation, like: accounts.NewAccount, cap: int, spends: bool
+) -> None:
+    """Only with a δ, and only where something was spent before, does the sum count the highest cap of an account."""
+    with installation.database.write() as session:
+        opened(session, like=like, cap=2**62)
+        account(session, "ds_1", like, cap=cap)
+        if spends:
+            reserve(session, "ds_1", 1, "jb_1")
+        join(session, "ds_1")
+        assert said(session) == [("open", 2**62), ("join", int(spends))]
 
 
 def test_a_bound_is_never_more_than_what_follows_from_the_load_before(

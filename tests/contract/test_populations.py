@@ -9,7 +9,7 @@ from sqlalchemy import delete, update
 from sqlalchemy.orm import Session
 
 from app.core import limits, stamps
-from app.core.errors import BudgetExceeded, InvalidRequest, NameTaken, PopulationMismatch
+from app.core.errors import BudgetExceeded, InvalidRequest, NameTaken, NotFound, PopulationMismatch
 from app.ledger import accounts, populations, statements, tables
 from app.ledger import reservations as ledger
 from app.ledger.admission import MemberTotal, Population
@@ -257,6 +257,41 @@ def test_a_population_is_found_by_its_id_before_the_name_of_another(session: Ses
     assert [row and row.id for row in found] == ["pp_a", "pp_b", ("pp_a", "pp_b")[other], None, None]
     by_id = [populations.with_id(session, reference) for reference in ("pp_a", "others", "\0")]
     assert [row and row.id for row in by_id] == ["pp_a", None, None]
+
+
+def test_what_would_join_is_compared_and_counts_without_spend(session: Session) -> None:
+    """Before its account is open: what ``join`` refuses is refused, and the others keep their loads."""
+    opened(session, cap=70)
+    opened_beside = NewPopulation("pp_b", "others", "pure", 100, None, OWNER.key_id)
+    populations.open_population(session, opened_beside, at=stamps.now())
+    reserve(session, member(session, 1), 10, "jb_1")
+    row = populations.find(session, "pp_a")
+    new = accounts.account_row(dataclasses.replace(PURE, id="ds_2"))
+    aside = accounts.account_row(dataclasses.replace(ZCDP, id="ds_2", delta_set_aside="0.00000025"))
+    would = populations.with_new_member(session, row, new)
+    assert would is not None
+    assert (would.id, would.cap, would.members) == (
+        "pp_a", 70, {"ds_1": MemberTotal(10, 0, True), "ds_2": MemberTotal(0, 0, True)},
+    )  # fmt: skip
+    assert populations.with_new_member(session, None, new) is None, "it would be opened with the account's budget"
+    for population_row, refused_account, differs in (
+        (None, aside, ("delta_set_aside",)),
+        (row, aside, ("accountant", "delta", "delta_set_aside")),
+        (row, accounts.account_row(dataclasses.replace(PURE, adjacency="replace_one")), ("adjacency",)),
+    ):
+        with pytest.raises(PopulationMismatch) as refused:
+            populations.with_new_member(session, population_row, refused_account)
+        assert refused.value.differs == differs
+
+
+def test_a_population_is_visible_to_who_opened_it_and_to_administrators(session: Session) -> None:
+    opened(session)
+    row = populations.find(session, "pp_a")
+    assert populations.require_visible(row, key_id=OWNER.key_id, sees_all=False) is row
+    assert populations.require_visible(row, key_id="key_other", sees_all=True) is row
+    for hidden, sees_all in ((row, False), (None, True), (None, False)):
+        with pytest.raises(NotFound):
+            populations.require_visible(hidden, key_id="key_other", sees_all=sees_all)
 
 
 def test_a_population_is_read_anew(session: Session) -> None:

@@ -128,29 +128,40 @@ _LIMIT_S: Final = 10.0
 _WAIT_S: Final = 40.0
 """The same in time of the clock, for a test that waits: a busy machine is slow."""
 
-_MOST_TESTS_S: Final = 60.0
-"""Time of the tests, without a change, that run at most on one mutant, of those that name its module and of others."""
-
 
 def main(arguments: Sequence[str]) -> int:
     """Runs the mutants of modules, or of all modules; returns the exit status."""
     parser = argparse.ArgumentParser(prog="python -m tests.privacy.mutants", description=__doc__.partition("\n")[0])
     parser.add_argument("modules", metavar="MODULE", nargs="*", help="a dotted name; all modules by default")
     parser.add_argument("--processes", type=int, default=2, help="how many mutants run at once")
+    parser.add_argument(
+        "--seconds",
+        type=float,
+        default=60.0,
+        help="of tests, as long as they take without a change, that one mutant meets at most: of those that name its "
+        "module, and of others",
+    )
     parser.add_argument("--anew", action="store_true", help="judge mutants again that were judged in an earlier run")
     given = parser.parse_args(arguments)
     mutants = [mutant for module in given.modules or modules() for mutant in mutants_of(module)]
     is_complete = not given.modules
-    return run(mutants, FOLDERS, is_complete=is_complete, n_processes=given.processes, anew=given.anew)
+    by = {"n_processes": given.processes, "seconds": given.seconds, "anew": given.anew}
+    return run(mutants, FOLDERS, is_complete=is_complete, **by)
 
 
 def run(
-    mutants: Sequence[Mutant], folders: Sequence[str], *, is_complete: bool, n_processes: int = 2, anew: bool = False
+    mutants: Sequence[Mutant],
+    folders: Sequence[str],
+    *,
+    is_complete: bool,
+    n_processes: int = 2,
+    seconds: float = 60.0,
+    anew: bool = False,
 ) -> int:
     """Runs mutants against the tests of folders; returns 1 where one survives without a reason, else 0."""
     reasons = {key: group["reason"] for group in json.loads(WITHOUT_EFFECT.read_text()) for key in group["mutants"]}
     unlisted = [mutant for mutant in mutants if mutant.key not in reasons]
-    server = _Server(unlisted, n_processes, _judged(unlisted) if not anew else {})
+    server = _Server(unlisted, _judged(unlisted) if not anew else {}, n_processes=n_processes, seconds=seconds)
     options = ["-q", "-s", "--tb=no", "-p", "no:cacheprovider", "-o", "timeout=0", "-o", "addopts="]
     chosen = ["--strict-markers", "--import-mode=importlib", "-m", "not long", "-k", "not postgresql"]
     with tempfile.TemporaryDirectory(dir=folder_in_memory()) as kept:
@@ -180,10 +191,10 @@ def run(
 class _Server:
     """A plugin of pytest that forks a process for each mutant in place of running the tests."""
 
-    def __init__(self, mutants: Sequence[Mutant], n_processes: int, judged: dict[str, str]) -> None:
+    def __init__(self, mutants: Sequence[Mutant], judged: dict[str, str], *, n_processes: int, seconds: float) -> None:
         self.mutants, self.outcomes = mutants, judged
         self.failing = list[str]()
-        self._n_processes = n_processes
+        self._n_processes, self._seconds = n_processes, seconds
         self._noticed = defaultdict[str, Counter[str]](Counter)
         self._failed = False
         self._shared = dict[str, _Lines]()
@@ -288,7 +299,12 @@ class _Server:
         again = sorted(
             (name for name in durations if self._shared_by.get(name, set()) & fixtures), key=durations.__getitem__
         )
-        return _short(by_time, durations), _short(again, durations)
+        return self._short(by_time, durations), self._short(again, durations)
+
+    def _short(self, names: Sequence[str], durations: Mapping[str, float]) -> list[str]:
+        """The first tests that take no longer together than a mutant may meet, and one of them in any case."""
+        until = accumulate(durations[name] for name in names)
+        return [name for name, total in zip(names, until, strict=True) if total <= self._seconds or name == names[0]]
 
     def _traced(self, names: Sequence[str]) -> tuple[dict[str, _Lines], dict[str, float]]:
         """For each test, the lines that it enters, and its duration."""
@@ -460,12 +476,6 @@ def _different_first(names: Sequence[str], lines: Mapping[str, int]) -> list[str
         places[name] = n_before[lines[name]]
         n_before[lines[name]] += 1
     return sorted(names, key=places.__getitem__)
-
-
-def _short(names: Sequence[str], durations: Mapping[str, float]) -> list[str]:
-    """The first tests that take ``_MOST_TESTS_S`` together."""
-    until = accumulate(durations[name] for name in names)
-    return [name for name, total in zip(names, until, strict=True) if total <= _MOST_TESTS_S or name == names[0]]
 
 
 @cache

@@ -528,7 +528,9 @@ def _omissions(node: ast.AST, roles: set[str], *, reads_rows: bool) -> Iterator[
             yield "pass"
         case ast.Expr(ast.Call() as call) if _name(call.func).startswith(_CHECKS):
             yield "pass"
-        case ast.Subscript(value, ast.Name() | ast.Attribute(), ast.Load()) if _is_object(value):
+        case ast.Subscript(value, ast.Name() | ast.Attribute(), ast.Load()) if _is_object(value) and not _is_of_one(
+            value
+        ):
             yield f"{_FIRST}({ast.unparse(value)})"
         case ast.Attribute(attr=attribute, ctx=ast.Load()) if reads_rows and attribute in _SIZES:
             yield f"min({text}, {MOST_ROWS})"
@@ -593,7 +595,7 @@ def _calls_with_less(call: ast.Call, *, reads_rows: bool) -> Iterator[str]:
         yield from map(ast.unparse, call.args)
     elif name == "len" and reads_rows:
         yield f"min({ast.unparse(call)}, {MOST_ROWS})"
-    elif name == "get" and is_method and call.args:
+    elif name == "get" and is_method and call.args and not _is_of_one(function.value):  # type: ignore[attr-defined]
         default = ast.unparse(call.args[1]) if len(call.args) > 1 else "None"
         yield f"{_FIRST}({ast.unparse(function.value)}, {default})"  # type: ignore[attr-defined]
     elif name in _CLAUSES and is_method:
@@ -654,6 +656,12 @@ def _renamed(call: ast.Call, name: str) -> str:
 def _is_object(value: ast.expr) -> bool:
     """Whether an expression is an object and not a type."""
     return not (isinstance(value, ast.Name) and (value.id in dir(builtins) or value.id[0].isupper()))
+
+
+def _is_of_one(value: ast.expr) -> bool:
+    """Whether a function is asked about a list of one, so that the first answer is the only one."""
+    lists = value.args if isinstance(value, ast.Call) else []
+    return any(isinstance(a, ast.List) and len(a.elts) == 1 and not isinstance(a.elts[0], ast.Starred) for a in lists)
 
 
 _Member = TypeVar("_Member")
