@@ -293,8 +293,9 @@ class _Server:
         enter = {name for name in durations if _meets(entered[name], places)}
         words = _words(mutant.key)
         worth = {name: 1 + noticed[name] + _WORTH_OF_WORD * len(_words(name) & words) for name in enter}
-        by_time = sorted(enter, key=lambda name: (name != first, durations[name] / worth[name]))
-        by_time = _different_first(by_time, {name: entered[name].get(mutant.module, 0) for name in enter})
+        prices = {name: durations[name] / worth[name] for name in enter}
+        by_time = _different_first(prices, {name: entered[name].get(mutant.module, 0) for name in enter})
+        by_time.sort(key=lambda name: name != first)
         fixtures = {name for name, entered in self._shared.items() if _meets(entered, places)}
         again = sorted(
             (name for name in durations if self._shared_by.get(name, set()) & fixtures), key=durations.__getitem__
@@ -469,13 +470,16 @@ def _words(text: str) -> frozenset[str]:
     return frozenset(word[:6] for word in re.findall("[a-z]{4,}", text.lower())) - {"tests", "contra", "ledger"}
 
 
-def _different_first(names: Sequence[str], lines: Mapping[str, int]) -> list[str]:
-    """The first test of each set of lines, then the second ones, and so on: tests of the same lines notice the same."""
-    n_before, places = Counter[int](), dict[str, int]()
-    for name in names:
-        places[name] = n_before[lines[name]]
+def _different_first(prices: Mapping[str, float], lines: Mapping[str, int]) -> list[str]:
+    """Tests by their prices, where the second of the same lines costs twice as much, the third three times, and so on.
+
+    Tests of the same lines often notice the same.
+    """
+    n_before, dearer = Counter[int](), dict[str, float]()
+    for name in sorted(prices, key=prices.__getitem__):
         n_before[lines[name]] += 1
-    return sorted(names, key=places.__getitem__)
+        dearer[name] = prices[name] * n_before[lines[name]]
+    return sorted(dearer, key=dearer.__getitem__)
 
 
 @cache

@@ -183,8 +183,9 @@ def test_a_change_has_the_lines_of_its_statement_and_of_no_other(
 
 
 def test_tests_of_the_same_lines_come_after_those_of_others() -> None:
-    lines = {"a": 1, "b": 1, "c": 2, "d": 1, "e": 3, "f": 2}
-    assert mutants._different_first(list("abcdef"), lines) == list("acebfd")
+    prices = {"a": 1.0, "b": 1.1, "c": 1.2, "d": 1.3, "e": 9.0}
+    lines = {"a": 1, "b": 1, "c": 2, "d": 1, "e": 3}
+    assert mutants._different_first(prices, lines) == list("acbde")
 
 
 def test_the_lines_that_a_block_runs_are_noted_in_every_thread() -> None:
