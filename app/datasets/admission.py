@@ -38,8 +38,6 @@ import threading
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
-from itertools import groupby
-from operator import itemgetter
 from pathlib import Path
 from typing import BinaryIO, cast
 
@@ -159,7 +157,9 @@ class AdmissionBook:
             InstallationError: the book lacks an epoch, so rows over the limit of k could be admitted.
         """
         known = {name: ordinal for ordinal, name in self._connection.execute("SELECT ordinal, id FROM epochs")}
-        if not set(committed) <= known.keys():
+        # Counts that the earliest versions did not encrypt: e23dda68 encrypts them at its next upload, as it is.
+        plain = self._connection.execute("SELECT 1 FROM sqlite_schema WHERE name = 'admitted'").fetchone()
+        if plain or not set(committed) <= known.keys():
             raise InstallationError("the book of admitted rows is absent or older than the uploads; restore it")
         inserted = self._connection.execute("INSERT INTO epochs (id) VALUES (?) RETURNING ordinal", (epoch_id,))
         self._epoch = int(inserted.fetchone()[0])  # larger than every other one, because no row is ever deleted
@@ -198,16 +198,6 @@ class AdmissionBook:
                 by_epoch = self._counts.opened(unit, sealed)
                 counts[unit] = {epoch: n for epoch, n in by_epoch.items() if epoch in self._counted}
         return counts
-
-    def seal_plain_counts(self) -> None:
-        """Encrypts the counts of a book that a version before wrote without encryption."""
-        if self._connection.execute("SELECT 1 FROM sqlite_schema WHERE name = 'admitted'").fetchone() is None:
-            return
-        plain = self._connection.execute("SELECT unit, epoch, n FROM admitted ORDER BY unit")
-        by_unit = groupby(plain, key=itemgetter(0))
-        sealed = ((unit, self._counts.sealed(unit, {epoch: n for _, epoch, n in rows})) for unit, rows in by_unit)
-        self._connection.executemany(WRITE, sealed)
-        self._connection.execute("DROP TABLE admitted")
 
     def store(self) -> None:
         """Makes the upload's counts known to other machines, for the case that it is committed. Call it before the
@@ -274,9 +264,7 @@ def opened_home_book(home: Path, dataset_id: str, *, max_rows: int, key: DataKey
     connection = sqlite3.connect(file, timeout=0, isolation_level=None)
     try:
         _take(connection)
-        book = AdmissionBook(connection, max_rows=max_rows, key=key)
-        book.seal_plain_counts()
-        yield book
+        yield AdmissionBook(connection, max_rows=max_rows, key=key)
     except sqlite3.Error as error:
         if not file.exists():
             raise FileNotFoundError(file.name) from None

@@ -307,8 +307,8 @@ class Refused:
     fits: int
 
 
-def admit(budgets: Budgets, requests: Sequence[AskedAmount]) -> tuple[Budgets, Admitted | Refused]:
-    """Judges one job, and returns the budgets after it: a refused job changes nothing, one without requests fits."""
+def admit(budgets: Budgets, requests: Sequence[AskedAmount]) -> Admitted | Refused:
+    """Judges one job; one without requests fits."""
     before, placed = budgets, []
     for position in sorted(range(len(requests)), key=lambda at: requests[at].account_id):
         request = requests[position]
@@ -319,10 +319,10 @@ def admit(budgets: Budgets, requests: Sequence[AskedAmount]) -> tuple[Budgets, A
             room = budgets.room(request)
             if request.amount > room.amount:
                 fits = room if len(requests) == 1 else _room_beside(before, requests, position)
-                return before, Refused(position, room, fits.amount)
+                return Refused(position, room, fits.amount)
             budgets, member = budgets.with_reservation(request, room)
         placed.append(Placed(position, member))
-    return budgets, tuple(placed)
+    return tuple(placed)
 
 
 def rooms(budgets: Budgets, requests: Sequence[AskedAmount]) -> list[Room]:

@@ -160,7 +160,7 @@ def judge(session: Session, parts: Sequence[NewReservation], *, actor: str) -> J
     read = RulesInForce.of(session, in_force, [actor])
     allowances = read.allowances(actor)
     _require_rules(rows, allowances, budgets, parts)
-    _, decision = admission.admit(budgets, parts)
+    decision = admission.admit(budgets, parts)
     if isinstance(decision, Refused):
         part = parts[decision.position]
         population = budgets.population_of(part.account_id)

@@ -102,8 +102,10 @@ def admitted(budgets: Budgets, batch: Sequence[Sequence[AskedAmount]]) -> list[A
     """Judges jobs in order, each after the jobs before it."""
     decisions = []
     for requests in batch:
-        budgets, decision = admission.admit(budgets, requests)
+        decision = admission.admit(budgets, requests)
         decisions.append(decision)
+        if not isinstance(decision, Refused):
+            budgets = budgets.with_reservations(requests)
     return decisions
 
 
@@ -149,23 +151,11 @@ def test_a_bound_of_the_loads_changes_no_decision(world: World, requests: list[A
     world = replace(world, members=frozenset(), caps={**world.caps, "ds_3": 12 + world.caps["ds_3"]})
     budgets = world.budgets()
     for request in requests:
-        budgets, decision = admission.admit(budgets, [request])
-        assert isinstance(decision, Refused) is (world.admit([request]) is not None)
+        is_refused = isinstance(admission.admit(budgets, [request]), Refused)
+        assert is_refused is (world.admit([request]) is not None)
+        budgets = budgets if is_refused else budgets.with_reservations([request])
         bound = budgets.accounts["ds_3"].bound
         assert bound is None or bound >= world.largest("ds_3", {})
-
-
-@settings(max_examples=examples(500), deadline=None)
-@given(world=worlds, batch=st.lists(jobs, max_size=4))
-def test_a_batch_is_admitted_as_its_jobs_one_after_another(world: World, batch: list[list[AskedAmount]]) -> None:
-    """A refused job does not affect the other jobs of the batch."""
-    together = admitted(world.budgets(), batch)
-    budgets = world.budgets()
-    for requests, decision in zip(batch, together, strict=True):
-        _, alone = admission.admit(budgets, requests)
-        assert isinstance(alone, Refused) is isinstance(decision, Refused)
-        if not isinstance(alone, Refused):
-            budgets = budgets.with_reservations(requests)
 
 
 @settings(max_examples=examples(500), deadline=None)
