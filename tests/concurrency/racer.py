@@ -9,6 +9,8 @@ If processes compete for budget, they also wait for one another between rounds. 
 process could fill every account before another process begins.
 """
 
+import gc
+import importlib
 import json
 import multiprocessing
 import os
@@ -311,6 +313,8 @@ RACES: dict[str, Callable[[Installation, int, Options], Any]] = {
 
 def main() -> None:
     """Runs one race per line of standard input."""
+    importlib.import_module("app.datasets.ingest")  # otherwise, each fork that uploads loads it
+    gc.freeze()  # a collection in a fork would copy what it visits
     for line in sys.stdin:
         name, n_processes, options = json.loads(line)
         print(json.dumps(run_race(RACES[name], n_processes, options)), flush=True)

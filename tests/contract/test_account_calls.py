@@ -97,6 +97,7 @@ READS: dict[str, Callable[[AccountCalls, Principal], Any]] = {
 }
 
 
+@on_one_database
 @pytest.mark.parametrize("read", READS)
 def test_keys_that_see_an_account_read_all_of_it_and_others_get_not_found(calls: AccountCalls, read: str) -> None:
     for principal in (OWNER, ADMIN, AUDITOR):

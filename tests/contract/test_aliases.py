@@ -25,6 +25,7 @@ from app.services.predict import addressed_model
 from app.verifier import control_export
 from tests.support import people
 from tests.support.crash_scene import ADMIN, OWNER, STRANGER, Scene
+from tests.support.databases import on_one_database
 from tests.support.locks import assert_locks_in_order
 from tests.support.ruled import SECOND, grant
 
@@ -138,12 +139,14 @@ def test_a_dataset_that_takes_the_name_of_an_erased_one_takes_no_address(install
     _put(installation, bank["id"], "staging", "md_1")
 
 
+@on_one_database
 @pytest.mark.parametrize("address", ["@", "a@", "@b", "a@b@c", "a b@c", "a\x00@b", "é@b", "a@" + "b" * 65])
 def test_a_text_that_is_no_address_is_no_model(installation: Installation, address: str) -> None:
     with pytest.raises(NotFound):
         _at(installation, address, ADMIN)
 
 
+@on_one_database
 def test_the_number_of_aliases_is_limited(installation: Installation, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "MAX_ALIASES", 1)
     bank = people.declared(installation)
@@ -175,6 +178,7 @@ def test_a_removed_alias_leaves_its_place(scene: Scene, monkeypatch: pytest.Monk
         _put(installation, dataset, "production", "md_1")
 
 
+@on_one_database
 def test_filters_leave_out_other_models(installation: Installation) -> None:
     bank, shop = people.declared(installation), people.declared(installation)
     _trained(installation, bank, "md_1", "md_2")

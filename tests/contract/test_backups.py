@@ -162,6 +162,7 @@ def test_a_backup_moves_between_the_two_databases(
         assert _rows(url) == before
 
 
+@on_one_database
 def test_a_table_of_another_program_in_the_database_does_not_prevent_a_restore(
     scene: Scene, backup: Path, restore: Restore, empty_settings: Settings
 ) -> None:
@@ -209,6 +210,7 @@ def test_a_backup_that_is_not_whole_is_refused(restore: Restore, backup: Path, e
     restore()
 
 
+@on_one_database
 @pytest.mark.parametrize(("used", "message"), [("tables", "is not empty"), ("rows", "has rows already")])
 def test_a_backup_is_restored_into_an_empty_installation_only(
     restore: Restore, empty_settings: Settings, used: str, message: str

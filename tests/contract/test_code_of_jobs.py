@@ -25,6 +25,7 @@ from app.services.spending.training import submit_training
 from app.wire.spending import TrainIn
 from app.worker import main, supervise
 from tests.support.crash_scene import OWNER, Scene
+from tests.support.databases import on_one_database
 from tests.support.job_kinds import claimed, evaluation, profile, request, run
 
 
@@ -45,6 +46,7 @@ def _trained(scene: Scene, algorithm: str, work: Callable[[JobTask, Lease], None
     return scene.job(str(json.loads(answer.body)["job_id"])).model_id
 
 
+@on_one_database
 def test_a_job_imports_nothing_after_its_code_was_loaded(scene: Scene) -> None:
     """The charge is between the two."""
     command = [sys.executable, "-m", "tests.support.late_imports"]

@@ -91,6 +91,7 @@ def test_a_copy_is_refused_where_each_row_is_a_unit(installation: Installation) 
     assert people.upload(installation, dataset, body + b"41,low\n")["rows"] == 3
 
 
+@on_one_database
 @pytest.mark.parametrize("difference", OTHER_ROWS)
 def test_other_rows_are_no_copy(installation: Installation, difference: str) -> None:
     dataset = declared(installation)

@@ -191,6 +191,7 @@ def test_an_account_goes_on_as_it_is_or_not_at_all(
     assert _declared(installation).account.remaining == "2", "the refusal took nothing"
 
 
+@on_one_database
 def test_another_owner_learns_that_the_name_is_taken_and_no_more(installation: Installation) -> None:
     living = _declared(installation, name="living")
     erased = _erased(installation)
@@ -354,6 +355,7 @@ def test_a_repeated_declaration_takes_the_name_up_once(installation: Installatio
     assert len(answers) == 1
 
 
+@on_one_database
 def test_the_history_of_the_list_shows_what_was_spent_before(installation: Installation) -> None:
     _erased(installation, "1")
     again = _declared(installation)
@@ -364,6 +366,7 @@ def test_the_history_of_the_list_shows_what_was_spent_before(installation: Insta
     ]  # fmt: skip
 
 
+@on_one_database
 def test_a_forged_opening_load_is_rejected_beside_the_erased_datasets_export(installation: Installation) -> None:
     erased = _erased(installation, "1")
     again = _declared(installation)
@@ -378,6 +381,7 @@ def test_a_forged_opening_load_is_rejected_beside_the_erased_datasets_export(ins
         assert failure.value.line == 3
 
 
+@on_one_database
 def test_the_same_columns_under_another_name_are_a_warning_to_their_owner(installation: Installation) -> None:
     erased = _erased(installation)
     for warnings in (

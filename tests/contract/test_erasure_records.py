@@ -83,6 +83,12 @@ class Estate:
         return [age for epoch in people.stored_rows(installation, self.datasets[kind]) for _, age in epoch]
 
 
+on_one_original = pytest.mark.parametrize(
+    "original", ["sqlite", pytest.param("postgresql", marks=pytest.mark.long)], indirect=True
+)
+"""For rules about files beside the database."""
+
+
 def _erased(installation: Installation, backup: Path) -> dict[str, str]:
     """Declares a dataset with rows for each kind and one more, makes a backup, and erases."""
     datasets, uploads = {}, {}
@@ -137,6 +143,7 @@ def test_a_restore_applies_signed_records(estate: Estate) -> None:
         Heads(again).confirm()
 
 
+@on_one_original
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_record_with_line_ends_of_another_system_is_applied(estate: Estate, kind: str) -> None:
     record = estate.record(kind)
@@ -146,6 +153,7 @@ def test_a_record_with_line_ends_of_another_system_is_applied(estate: Estate, ki
         assert estate.rows(again, kind) == ([2] if kind == "unit" else [])
 
 
+@on_one_original
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_missing_record_refuses_a_restore_that_needs_it(estate: Estate, kind: str) -> None:
     estate.record(kind).unlink()
@@ -153,6 +161,7 @@ def test_a_missing_record_refuses_a_restore_that_needs_it(estate: Estate, kind: 
         raise AssertionError("it was restored")
 
 
+@on_one_original
 @pytest.mark.parametrize("kind", ["dataset", "upload"])
 def test_a_start_writes_a_missing_record_again_from_the_control_chain(estate: Estate, kind: str) -> None:
     kept = estate.record(kind).read_bytes()
@@ -170,6 +179,7 @@ def test_a_missing_record_of_a_unit_is_reported_at_a_start(estate: Estate, caplo
     assert "a record of an erased unit is missing beside the heads; put the folder erasures back" in caplog.text
 
 
+@on_one_original
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_record_in_the_place_of_another_counts_as_missing(estate: Estate, kind: str) -> None:
     """A signed record says its own name: a copy under another name erases nothing and replaces nothing."""
@@ -179,6 +189,7 @@ def test_a_record_in_the_place_of_another_counts_as_missing(estate: Estate, kind
         raise AssertionError("it was restored")
 
 
+@on_one_original
 @pytest.mark.parametrize("content", [b"", b"{}", None])
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_file_that_nobody_signed_erases_no_living_row(estate: Estate, kind: str, content: bytes | None) -> None:
@@ -197,6 +208,7 @@ def test_a_file_that_nobody_signed_erases_no_living_row(estate: Estate, kind: st
         assert estate.rows(again, "living") == [1, 2]
 
 
+@on_one_original
 def test_records_of_an_earlier_version_are_signed_at_the_first_start(estate: Estate) -> None:
     """As 0.1.0 wrote them: empty files, and JSON for a unit, whose act names no record."""
     installation, dataset = estate.installation, estate.datasets["unit"]

@@ -38,6 +38,7 @@ def _quote(scene: Scene, *addresses: str) -> EvaluationQuoteOut:
     return show_evaluation_quote(scene.installation, OWNER, addresses, body)
 
 
+@on_one_database
 @pytest.mark.usefixtures("small_cache")
 @pytest.mark.parametrize("ask", [_quote, evaluation], ids=["quote", "submission"])
 def test_one_artifact_beside_the_cached_one_is_in_memory(
@@ -60,6 +61,7 @@ def test_one_artifact_beside_the_cached_one_is_in_memory(
     assert sum(reference() is not None for reference in loaded) == 1
 
 
+@on_one_database
 @pytest.mark.usefixtures("small_cache")
 def test_no_artifact_is_read_in_a_transaction_that_writes(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     addresses = [model(scene, key) for key in _KEYS]
@@ -112,6 +114,7 @@ def test_an_alias_that_moves_while_an_artifact_is_read_names_its_present_model(
     assert scene.kinds_of(job_id) == ["reserve"]
 
 
+@on_one_database
 @pytest.mark.usefixtures("small_cache")
 def test_a_lost_artifact_refuses_new_requests_and_no_repetition(scene: Scene) -> None:
     addresses = [model(scene, key) for key in _KEYS]

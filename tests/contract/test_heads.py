@@ -218,6 +218,7 @@ def test_line_ends_of_another_system_damage_no_head(scene: Scene) -> None:
         Heads(scene.installation).confirm()
 
 
+@on_one_database
 def test_a_folder_that_can_hold_no_head_is_refused_at_once(scene: Scene) -> None:
     """If the service ran without heads, it could not detect a restore."""
     folder = scene.installation.home / "checkpoints"
@@ -230,6 +231,7 @@ def test_a_folder_that_can_hold_no_head_is_refused_at_once(scene: Scene) -> None
     assert _written(scene) == {scene.dataset_id: 2}
 
 
+@on_one_database
 def test_a_head_under_another_name_is_refused(scene: Scene) -> None:
     Heads(scene.installation).publish()
     file = _file(scene)
@@ -244,6 +246,7 @@ def test_an_unfinished_file_of_a_killed_writer_is_ignored(scene: Scene) -> None:
     Heads(scene.installation).confirm()
 
 
+@on_one_database
 def test_a_damaged_head_of_one_account_does_not_block_other_accounts(scene: Scene) -> None:
     heads = Heads(scene.installation)
     heads.publish()
@@ -329,6 +332,7 @@ def test_the_thread_writes_what_is_left_when_it_is_stopped(scene: Scene) -> None
     assert _written(scene) == {scene.dataset_id: 3}
 
 
+@on_one_database
 def test_a_folder_that_cannot_be_written_any_more_is_tried_again(scene: Scene) -> None:
     folder = scene.installation.home / "checkpoints"
     heads = Heads(scene.installation)

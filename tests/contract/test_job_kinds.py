@@ -39,6 +39,7 @@ from tests.support.job_kinds import claimed, evaluation, model, perform_here, pr
 from tests.support.sweeping import expired_at
 
 
+@on_one_database
 def test_models_are_laid_out_unreadable_to_others(scene: Scene) -> None:
     job_id = evaluation(scene, model(scene, "a"))
     claim = claimed(scene.installation)
@@ -52,6 +53,7 @@ def test_models_are_laid_out_unreadable_to_others(scene: Scene) -> None:
     assert scene.end(job_id) == ("succeeded", None, ["reserve", "charge"])
 
 
+@on_one_database
 def test_models_that_nobody_asks_are_loaded_up_to_a_limit(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     cache = scene.installation.cache
     model(scene, "a")
@@ -64,6 +66,7 @@ def test_models_that_nobody_asks_are_loaded_up_to_a_limit(scene: Scene, monkeypa
     assert cache.size_bytes == size
 
 
+@on_one_database
 def test_what_a_prediction_keeps_counts_as_memory_of_its_model(scene: Scene) -> None:
     cache, model_id = scene.installation.cache, model(scene, "a")
     with scene.installation.database.read() as session:
@@ -86,6 +89,7 @@ def test_the_newest_model_is_prepared_before_a_request_needs_it(scene: Scene) ->
     assert forests.is_prepared(artifact.forest, artifact.schema)
 
 
+@on_one_database
 def test_a_home_that_cannot_be_written_leaves_the_job_uncharged_and_the_worker_alive(scene: Scene) -> None:
     job_id = evaluation(scene, model(scene, "a"))
     folder = scene.installation.home / "jobs"
@@ -153,6 +157,7 @@ def test_evaluations_charge_the_held_out_cells_and_survive_their_models(scene: S
     scene.verified()
 
 
+@on_one_database
 def test_a_card_shows_the_time_of_the_request_and_no_time_of_the_job(scene: Scene) -> None:
     """The time of the charge tells how long the jobs before took, and the end of a job how long the job took."""
     model_id = model(scene, "a")
@@ -174,6 +179,7 @@ def test_a_card_shows_the_time_of_the_request_and_no_time_of_the_job(scene: Scen
     assert trained.created_at[:10] not in str(scene.installation.cache.get(trained.digest).metadata)
 
 
+@on_one_database
 @pytest.mark.parametrize("name", ["artifacts", "rows"])
 def test_a_job_whose_files_are_lost_waits_uncharged_for_the_files(scene: Scene, name: str) -> None:
     job_id = evaluation(scene, model(scene, "a"))
@@ -310,6 +316,7 @@ def test_cancelling_a_job_or_deleting_its_dataset_ends_every_kind(scene: Scene) 
     scene.assert_no_orphans()
 
 
+@on_one_database
 def test_the_record_of_an_account_names_the_algorithms_of_deleted_models(scene: Scene) -> None:
     models.delete_model(scene.installation, OWNER, model(scene, "a"))
     signer = Heads(scene.installation).signer

@@ -18,6 +18,7 @@ from app.services.jobs import show_jobs
 from app.services.keys import create_key, revoke_key, rotate_key
 from app.wire.keys import KeyIn, RotationIn
 from tests.support.crash_scene import ADMIN, OWNER, Scene
+from tests.support.databases import on_one_database
 from tests.support.job_kinds import claimed, must_not_run
 
 
@@ -72,6 +73,7 @@ def test_a_key_has_no_effect_after_its_end_and_the_error_says_no_more_than_for_a
         assert str(refused.value) == str(unknown.value)
 
 
+@on_one_database
 @pytest.mark.parametrize("end", [_expire, _rotate])
 def test_an_event_stream_ends_with_the_key_that_opened_it(scene: Scene, end: Callable[[Scene, str], object]) -> None:
     job_id = scene.submit_job(key="k")
@@ -144,6 +146,7 @@ def test_a_revoked_key_is_not_rotated(scene: Scene) -> None:
         _rotate(scene, caller.key_id)
 
 
+@on_one_database
 @pytest.mark.parametrize(
     ("expires_at", "problem"),
     [

@@ -24,6 +24,7 @@ from app.services.ledger.history import Search
 from app.services.pagination import PageRequest
 from tests.support import settling
 from tests.support.crash_scene import EVENT, OWNER, Scene, cell_balances, open_account
+from tests.support.databases import on_one_database
 
 ACCOUNT = "ds_account"
 CAP = 100
@@ -242,6 +243,7 @@ def test_entries_are_answered_as_the_object_that_was_hashed(scene: Scene) -> Non
     assert ["details" in entry for entry in answered["entries"]] == [True] + [False] * 5
 
 
+@on_one_database
 @pytest.mark.parametrize("ask", [history.list_entries, _searched], ids=["list", "dashboard"])
 def test_a_search_keeps_no_scope_of_an_entry_that_does_not_match(
     scene: Scene, monkeypatch: pytest.MonkeyPatch, ask: Callable[..., object]
@@ -267,6 +269,7 @@ def test_a_search_keeps_no_scope_of_an_entry_that_does_not_match(
     assert most <= 8, "beside two batches, the matches"
 
 
+@on_one_database
 @pytest.mark.parametrize("n_bytes", [1, 500, 1_000, 2_000, 10**6])
 def test_a_page_of_entries_ends_where_its_scopes_events_and_details_are_large(
     scene: Scene, monkeypatch: pytest.MonkeyPatch, n_bytes: int

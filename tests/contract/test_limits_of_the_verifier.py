@@ -26,6 +26,7 @@ from app.verifier import events as read_events
 from app.verifier.dataset_replay import Summary
 from app.verifier.export_lines import MAX_LINE_BYTES
 from tests.support.crash_scene import EVENT
+from tests.support.databases import on_one_database
 from tests.support.evidence import export
 
 UNIT = {"column": None, "max_rows": 1}
@@ -106,6 +107,7 @@ def _verified(session: Session) -> Summary:
     return summary
 
 
+@on_one_database
 def test_the_widest_scopes_of_the_widest_declaration_are_verified(
     installation: Installation, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -313,6 +313,7 @@ def test_a_list_of_models_continues_after_a_removed_model(installation: Installa
     assert shown == ["md_4", "md_3", "md_2", "md_1", "md_0"]
 
 
+@on_one_database
 @pytest.mark.parametrize("cursor", ["md_1", "junk", "1", ".md_1", "99999999999999999.md_1"])
 def test_an_invalid_cursor_of_models_is_refused(installation: Installation, cursor: str) -> None:
     with pytest.raises(InvalidRequest) as refused:
@@ -320,6 +321,7 @@ def test_an_invalid_cursor_of_models_is_refused(installation: Installation, curs
     assert [(error.at, error.problem) for error in refused.value.errors] == [("/cursor", "unknown")]
 
 
+@on_one_database
 @pytest.mark.parametrize("cursor", ["junk", "ds_none", "17.junk", "-1", "x\0", "", "é", "' OR 1=1"])
 @pytest.mark.parametrize("name", PAGED)
 def test_every_list_refuses_a_cursor_that_is_none(scene: Scene, name: str, cursor: str) -> None:

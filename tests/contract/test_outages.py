@@ -24,6 +24,7 @@ from app.services.jobs import show_jobs
 from app.services.jobs.task import JobTask
 from tests.crash.conftest import eventually
 from tests.support.crash_scene import OWNER, Scene
+from tests.support.databases import on_one_database
 from tests.support.job_kinds import claimed, evaluation, model, perform_here, profile, submitted_and_claimed
 from tests.support.sweeping import expired_at
 
@@ -177,6 +178,7 @@ def test_a_worker_whose_lease_ended_in_an_outage_extends_it_after_the_first_swee
     assert scene.end(job_id) == ("succeeded", None, PAID)
 
 
+@on_one_database
 @pytest.mark.parametrize("error", [RuntimeError("can't start new thread"), MemoryError(), OSError(28, "canary")])
 def test_an_extension_that_fails_is_tried_again(
     scene: Scene, error: Exception, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
@@ -201,6 +203,7 @@ def test_an_extension_that_fails_is_tried_again(
     assert caplog.text.count("a heartbeat failed") == 2
 
 
+@on_one_database
 def test_a_paid_job_is_lost_after_the_sweeps_of_another_lease_and_not_before(scene: Scene) -> None:
     job_id, claim = submitted_and_claimed(scene)
     charge.charge_claimed(scene.installation, claim)
@@ -220,6 +223,7 @@ def test_an_uncharged_job_goes_back_to_the_queue_at_the_first_sweep(scene: Scene
     assert scene.end(job_id) == ("queued", None, ["reserve"])
 
 
+@on_one_database
 @pytest.mark.parametrize("kind", ["train", "profile", "evaluation"])
 @pytest.mark.parametrize("signal", ["begun", "now"])
 def test_a_worker_that_stops_in_an_outage_leaves_its_output_to_a_sweep(
@@ -268,6 +272,7 @@ def _noted(scene: Scene, outage: Outage) -> str:
     return job_id
 
 
+@on_one_database
 @pytest.mark.parametrize("content", [b"", b"{}", b'{"kind": "train", "token": "0", "output": {"new": 1}}', b"another"])
 def test_a_note_of_another_claim_or_version_registers_nothing(scene: Scene, outage: Outage, content: bytes) -> None:
     job_id = _noted(scene, outage)
@@ -301,6 +306,7 @@ def test_a_job_is_not_lost_while_the_store_cannot_tell_whether_it_has_an_output(
     assert scene.end(job_id) == ("succeeded", None, PAID)
 
 
+@on_one_database
 def test_the_artifact_of_a_noted_output_stays_however_old_it_is(
     scene: Scene, outage: Outage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -313,6 +319,7 @@ def test_the_artifact_of_a_noted_output_stays_however_old_it_is(
     assert scene.installation.cache.get(found.digest).metadata["job_id"] == job_id
 
 
+@on_one_database
 def test_a_note_that_was_half_written_is_removed(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     half = scene.installation.home / "finished" / f".jb_1.json.0{UNFINISHED}"
     half.parent.mkdir()
@@ -335,6 +342,7 @@ def test_a_job_that_is_cancelled_after_an_outage_leaves_neither_output_nor_note(
     scene.assert_no_orphans()
 
 
+@on_one_database
 def test_a_note_that_cannot_be_written_does_not_fail_the_job(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     job_id, claim = submitted_and_claimed(scene)
 

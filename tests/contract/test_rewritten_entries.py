@@ -21,6 +21,7 @@ from app.services.ledger.heads import Heads
 from app.verifier import dataset_replay
 from app.verifier.export_lines import NotVerified
 from tests.support import population_accounts as members
+from tests.support.databases import on_one_database
 from tests.support.evidence import export
 
 ACCOUNT = "ds_a"
@@ -90,6 +91,7 @@ def _of_last_block(size: int) -> range:
     return range((size - 1) // BLOCK * BLOCK + 1, size + 1)
 
 
+@on_one_database
 @pytest.mark.parametrize("size", SIZES)
 def test_entries_that_are_rewritten_contradict_the_head(installation: Installation, grown: Session, size: int) -> None:
     """A root reads the hash of every entry of the last block, also where a stored hash stands above them."""

@@ -16,6 +16,7 @@ from app.services.execution import charge
 from app.services.execution.run_job import JobFailed
 from app.services.jobs.task import JobTask
 from tests.support.crash_scene import Scene
+from tests.support.databases import on_one_database
 from tests.support.job_kinds import model, must_not_run, perform_here, profile, run
 from tests.support.sweeping import expired_at
 
@@ -39,6 +40,7 @@ def runs(scene: Scene, job_id: str) -> None:
     scene.assert_no_orphans()
 
 
+@on_one_database
 def test_a_store_of_models_that_cannot_be_written_costs_nothing(scene: Scene, caplog: pytest.LogCaptureFixture) -> None:
     job_id = scene.submit_job(key="k")
     artifacts = scene.installation.home / "artifacts"
@@ -66,6 +68,7 @@ def test_a_job_waits_for_the_space_of_its_public_size(
     runs(scene, job_id)
 
 
+@on_one_database
 def test_a_folder_of_another_account_within_the_store_costs_nothing(
     scene: Scene, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -102,6 +105,7 @@ def _leave_nothing(_: JobTask, __: object) -> None:
     """A child that ends well without an output."""
 
 
+@on_one_database
 @pytest.mark.parametrize("work", [_fail, _leave_nothing, perform_here])
 def test_every_failure_of_a_paid_job_is_logged_by_public_facts(
     scene: Scene,

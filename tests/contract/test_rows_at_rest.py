@@ -31,6 +31,7 @@ from app.services.jobs.task import JobTask
 from app.services.ledger.heads import confirm_storage_keys, rewrap_data_keys
 from tests.support import people
 from tests.support.crash_scene import OWNER, Scene
+from tests.support.databases import on_one_database
 from tests.support.job_kinds import claimed, must_not_run, submitted_and_claimed
 from tests.support.uploads import path_of
 
@@ -262,6 +263,7 @@ def _emptied(_: bytes) -> bytes:
     return b""
 
 
+@on_one_database
 @pytest.mark.parametrize("damaged", [_flipped_at_the_start, _flipped_in_the_middle, _cut, _emptied])
 def test_a_damaged_file_of_rows_fails_the_job_uncharged_with_a_reason_and_a_log_line(
     scene: Scene, damaged: Callable[[bytes], bytes], caplog: pytest.LogCaptureFixture
@@ -276,6 +278,7 @@ def test_a_damaged_file_of_rows_fails_the_job_uncharged_with_a_reason_and_a_log_
     assert not (scene.installation.home / "jobs" / job).exists()
 
 
+@on_one_database
 @pytest.mark.parametrize("of", ["upload", "dataset"])
 def test_a_file_of_rows_in_the_place_of_another_fails_the_job_uncharged(scene: Scene, of: str) -> None:
     """A copy of the rows of one upload under the name of another would be read twice, and its people would pay once."""

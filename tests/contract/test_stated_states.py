@@ -27,6 +27,7 @@ from app.verifier import dataset_replay
 from app.verifier.export_lines import NotVerified
 from tests.support import population_accounts as members
 from tests.support.crash_scene import EVENT
+from tests.support.databases import on_one_database
 from tests.support.evidence import export
 
 EARLIER = Path(__file__).parent / "data" / "states_of_the_first_form.jsonl"
@@ -91,6 +92,7 @@ def test_all_uploads_are_a_number_and_each_upload_is_named_once(account: Install
     assert dataset_replay.verify(lines).tightest.load == 4
 
 
+@on_one_database
 def test_a_state_is_small_whatever_the_cells_of_its_scopes(account: Installation) -> None:
     chance = random.Random(0)
     for number in range(40):
@@ -216,6 +218,7 @@ WRONG: dict[str, Callable[[dict[str, Any]], Any]] = {
 }
 
 
+@on_one_database
 @pytest.mark.parametrize("part", WRONG)
 def test_the_verifier_finds_a_wrong_part_of_a_state(account: Installation, part: str) -> None:
     _walk(account, 40)
@@ -246,6 +249,7 @@ LINES: dict[str, tuple[Callable[[Entry], dict[str, Any]], str]] = {
 }
 
 
+@on_one_database
 @pytest.mark.parametrize("change", LINES)
 def test_the_verifier_refuses_a_range_that_no_entry_made(account: Installation, change: str) -> None:
     with account.database.write() as session:
@@ -358,6 +362,7 @@ def _n_entries(installation: Installation) -> int:
         return statements.size(session, "ds_a")
 
 
+@on_one_database
 def test_states_of_accounts_with_long_categories_stay_within_their_bytes(
     installation: Installation, monkeypatch: pytest.MonkeyPatch
 ) -> None:

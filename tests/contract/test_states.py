@@ -28,7 +28,7 @@ from app.verifier.export_lines import NotVerified
 from tests.support import people
 from tests.support import population_accounts as members
 from tests.support.crash_scene import Scene, open_installation
-from tests.support.databases import MigratedDatabase
+from tests.support.databases import MigratedDatabase, on_one_database
 from tests.support.evidence import export
 from tests.support.settling import ENDS
 from tests.support.sweeping import expired_at
@@ -506,6 +506,7 @@ def test_a_forged_state_with_its_own_hash_is_refused_by_a_process_that_knows_the
         session.rollback()
 
 
+@on_one_database
 def test_the_verifier_recomputes_every_stated_state(long: Installation) -> None:
     with long.database.read() as session:
         for account_id in ("ds_a", "ds_b", "ds_c"):
@@ -514,6 +515,7 @@ def test_the_verifier_recomputes_every_stated_state(long: Installation) -> None:
         assert population_replay.verify(export(session, "pop_a")).kinds["state"] >= 1
 
 
+@on_one_database
 @pytest.mark.parametrize("part", ["cap", "totals", "reservations", "facts"])
 def test_the_verifier_finds_a_wrong_state_in_a_chain_that_was_made_anew(long: Installation, part: str) -> None:
     with long.database.read() as session:

@@ -18,6 +18,7 @@ from app.services.installation import Installation
 from app.services.ledger.heads import open_log
 from tests.support import people
 from tests.support.crash_scene import ADMIN, EVENT, OWNER
+from tests.support.databases import on_one_database
 from tests.support.uploads import store_table, stored_table
 
 UPLOADS = ([("ann", 1), ("ben", 2), ("ann", 3)], [("cleo", 4)], [("ann", 5), ("ben", 6), ("ann", 7)])
@@ -68,6 +69,7 @@ def test_the_rows_go_from_every_upload_and_the_others_stay_as_they_were(
     assert len(rows.y) == 3, "the files are of the form that jobs read"
 
 
+@on_one_database
 @pytest.mark.parametrize("group_rows", [1, 2])
 def test_the_rows_go_from_every_row_group_of_a_large_upload(
     installation: Installation, dataset: str, group_rows: int
@@ -78,11 +80,13 @@ def test_the_rows_go_from_every_row_group_of_a_large_upload(
     assert ages(installation, dataset) == [[2], [4], [6]]
 
 
+@on_one_database
 def test_an_admin_without_the_grant_learns_no_number_of_erased_rows(installation: Installation, dataset: str) -> None:
     assert erase_unit(installation, ADMIN, dataset, unit="ann").erased is None
     assert ages(installation, dataset) == [[2], [4], [6]]
 
 
+@on_one_database
 def test_damaged_fingerprints_keep_no_row(installation: Installation, dataset: str) -> None:
     first = epochs(installation, dataset)[0]
     prints = installation.home / row_files.prints_name(dataset, first)
@@ -180,6 +184,7 @@ def test_repeating_an_erasure_finishes_an_interrupted_erasure(
     assert list(file.parent.glob(".*")) == []
 
 
+@on_one_database
 def test_a_reader_continues_with_the_file_that_it_opened_before_an_erasure(
     installation: Installation, dataset: str
 ) -> None:
@@ -207,6 +212,7 @@ def test_a_dataset_that_is_erased_at_that_moment_has_no_unit_to_erase(
         erase_unit(installation, OWNER, dataset, unit="ann")
 
 
+@on_one_database
 def test_erasing_a_unit_needs_the_owner_and_a_unit_column(installation: Installation, dataset: str) -> None:
     plain = people.declared(installation)["id"]
     with pytest.raises(InvalidRequest):

@@ -45,6 +45,7 @@ def body(names: list[str], form: BodyForm) -> bytes:
     return table(names, form)
 
 
+@on_one_database
 @pytest.mark.parametrize("form", [BodyForm.CSV, BodyForm.PARQUET, BodyForm.ARROW_STREAM])
 @pytest.mark.parametrize("typed", ["17", "\u200b17 "])
 def test_one_person_has_one_row_and_an_erasure_erases_it(
@@ -94,6 +95,7 @@ def test_another_spelling_of_an_integer_is_refused_with_its_row(
     assert [(error.at, error.problem) for error in mistyped.value.errors] == [("/unit", "not-a-plain-integer")]
 
 
+@on_one_database
 def test_integers_of_parquet_and_text_of_csv_are_one_person(installation: Installation) -> None:
     dataset = people.declared(installation, privacy_unit=of_form("integer"))["id"]
     people.upload(installation, dataset, body(["17", "0"], BodyForm.CSV))
@@ -161,6 +163,7 @@ def test_marks_of_databases_statistics_programs_and_spreadsheets_are_no_person(
     assert refused.value.columns == [UnreadColumn("patient", "missing-mark", 3, 60.0, row=2)]
 
 
+@on_one_database
 @pytest.mark.parametrize("form", ["text", "integer"])
 def test_one_value_with_many_rows_over_the_bound_is_a_warning_that_does_not_name_it(
     installation: Installation, form: str
@@ -177,6 +180,7 @@ def test_one_value_with_many_rows_over_the_bound_is_a_warning_that_does_not_name
     assert "999" not in warning
 
 
+@on_one_database
 @pytest.mark.parametrize(("n_rows", "n_others"), [(22, 0), (30, 3000)])
 def test_few_rows_over_the_bound_are_no_warning(installation: Installation, n_rows: int, n_others: int) -> None:
     dataset = people.declared(installation, privacy_unit=of_form("integer", 2))["id"]
@@ -191,6 +195,7 @@ def test_who_is_no_owner_by_a_grant_reads_no_warning_about_units(installation: I
     assert (report["rows"], report["dropped"], report["warnings"]) == (None, None, [])
 
 
+@on_one_database
 def test_a_value_with_many_rows_is_found_among_units_with_a_row_over_the_bound(installation: Installation) -> None:
     dataset = people.declared(installation, privacy_unit=of_form("integer"))["id"]
     names = [str(number) for number in range(1, 2001) for _ in range(2)]
@@ -220,6 +225,7 @@ def test_a_mark_among_integers_is_the_suspected_cause(installation: Installation
     assert (column.problem, column.row, column.suspected) == ("not-a-plain-integer", 2, suspicions.MARK)
 
 
+@on_one_database
 def test_spellings_of_a_number_are_counted_and_an_erasure_says_what_it_left(installation: Installation) -> None:
     """pandas writes 17.0 for 17 where the column has a gap."""
     dataset = people.declared(installation, privacy_unit=of_form("text", 2))["id"]
@@ -238,6 +244,7 @@ def test_spellings_of_a_number_are_counted_and_an_erasure_says_what_it_left(inst
     assert erase_unit(installation, OWNER, dataset, unit="5").similar_units == 0
 
 
+@on_one_database
 def test_an_erased_integer_has_no_similar_unit(installation: Installation) -> None:
     dataset = people.declared(installation, privacy_unit=of_form("integer"))["id"]
     people.upload(installation, dataset, body(["17", "170"], BodyForm.CSV))

@@ -27,6 +27,7 @@ from app.services.pagination import PageRequest
 from app.verifier import control_export
 from tests.support import people
 from tests.support.crash_scene import OWNER, STRANGER, Scene
+from tests.support.databases import on_one_database
 from tests.support.job_kinds import claimed
 
 ANN_AND_BEN = people.visits([("ann", 1), ("ben", 2), ("ann", 3)])
@@ -79,6 +80,7 @@ def test_an_upload_that_no_job_read_gives_its_places_back_and_can_be_corrected(
     assert _ages(installation, dataset) == [[], [1, 2, 3], [5, 7]]
 
 
+@on_one_database
 def test_uploads_that_were_judged_before_an_erasure_keep_their_judgement(
     installation: Installation, dataset: str
 ) -> None:
@@ -114,6 +116,7 @@ def test_the_places_of_an_upload_stay_taken_if_anything_may_depend_on_it(
     assert people.upload(installation, dataset, ANN_AND_BEN)["dropped"] == {"without_unit": 0, "over_bound": 1}
 
 
+@on_one_database
 def test_the_places_stay_taken_where_the_clock_was_ahead_at_the_upload(
     installation: Installation, dataset: str
 ) -> None:
@@ -181,6 +184,7 @@ def test_the_act_names_dataset_and_upload_once(installation: Installation, datas
     assert control_export._DETAILS["upload-erased"] == {"dataset", "upload"}
 
 
+@on_one_database
 def test_only_owners_erase_uploads_of_their_living_datasets(installation: Installation, dataset: str) -> None:
     upload = people.upload(installation, dataset, CLEO)["epoch"]
     other = people.declared(installation)["id"]
@@ -225,6 +229,7 @@ def test_an_erasure_that_was_cut_off_is_completed(installation: Installation, da
     assert _ages(installation, dataset) == [[]]
 
 
+@on_one_database
 @pytest.mark.parametrize("completed_by", ["request", "sweeper"])
 def test_a_damaged_upload_is_erased_and_stops_nobody(
     installation: Installation, dataset: str, completed_by: str
@@ -243,6 +248,7 @@ def test_a_damaged_upload_is_erased_and_stops_nobody(
     assert _ages(installation, dataset) == [[]]
 
 
+@on_one_database
 def test_no_fingerprint_outlives_its_row(installation: Installation, dataset: str) -> None:
     upload = _cut_off_at(row_files, "erase_codes", installation, dataset)
     assert f"{upload}.prints" not in people.row_files_of(installation, dataset)

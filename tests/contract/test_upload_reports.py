@@ -20,6 +20,7 @@ from app.services.pagination import PageRequest
 from tests.support import people
 from tests.support.columnar import body_of
 from tests.support.crash_scene import ADMIN, OWNER, STRANGER
+from tests.support.databases import on_one_database
 
 ROWS = people.visits([("ann", 39), ("ann", 40), ("ann", 41), ("", 20), ("bob", 50)])
 MORE = people.visits([("cid", 40)])
@@ -29,6 +30,7 @@ def _rows(installation: Installation, dataset: str, caller: Principal = OWNER) -
     return [upload.rows for upload in list_uploads(installation, caller, dataset, PageRequest()).uploads]
 
 
+@on_one_database
 def test_the_report_counts_the_rows_that_were_stored(installation: Installation) -> None:
     dataset = people.declared(installation, privacy_unit=people.per_patient(2))["id"]
     report = people.upload(installation, dataset, ROWS, key="once")
@@ -39,6 +41,7 @@ def test_the_report_counts_the_rows_that_were_stored(installation: Installation)
     assert people.upload(installation, dataset, people.visits([]), accept_empty=True)["rows"] == 0
 
 
+@on_one_database
 def test_the_digest_that_is_stored_of_a_body_is_keyed_by_the_dataset(installation: Installation) -> None:
     """So that nobody with the database tests guesses of the rows, also after the data key is gone."""
     for _ in range(2):
@@ -49,6 +52,7 @@ def test_the_digest_that_is_stored_of_a_body_is_keyed_by_the_dataset(installatio
     assert len(digests - {people.BODY_SHA256}) == len(digests) == 2
 
 
+@on_one_database
 def test_an_admin_without_the_grant_sees_no_count(installation: Installation) -> None:
     dataset = people.declared(installation, privacy_unit=people.per_patient(9))["id"]
     assert people.upload(installation, dataset, MORE)["rows"] == 1
@@ -60,6 +64,7 @@ def test_an_admin_without_the_grant_sees_no_count(installation: Installation) ->
     assert _rows(installation, dataset, ADMIN) == [1, 4]
 
 
+@on_one_database
 @pytest.mark.parametrize("role", [Role.ANALYST, Role.AUDITOR, Role.PREDICTOR, Role.ATTESTER])
 def test_other_roles_see_uploads_without_counts(installation: Installation, role: Role) -> None:
     dataset = people.declared(installation, privacy_unit=people.per_patient(9))["id"]
@@ -115,6 +120,7 @@ def test_a_check_stores_nothing_and_takes_no_places(installation: Installation, 
     assert people.row_files_of(installation, dataset) == files
 
 
+@on_one_database
 def test_a_check_refuses_what_an_upload_refuses_beside_the_replaced_upload(installation: Installation) -> None:
     dataset = people.declared(installation)["id"]
     wrong = b"age,income\n39,lo\n39,high\n"
@@ -138,6 +144,7 @@ def test_a_check_refuses_what_an_upload_refuses_beside_the_replaced_upload(insta
     assert refused.value.upload == twin["epoch"], "the rows would stay repeated"
 
 
+@on_one_database
 @pytest.mark.parametrize("form", [BodyForm.CSV, BodyForm.PARQUET])
 def test_a_body_without_rows_is_refused_before_anything_is_stored_unless_the_caller_insists(
     installation: Installation, form: BodyForm
@@ -153,6 +160,7 @@ def test_a_body_without_rows_is_refused_before_anything_is_stored_unless_the_cal
     assert (insisted["rows"], _rows(installation, dataset)) == (0, [0])
 
 
+@on_one_database
 def test_a_body_is_not_empty_because_no_row_is_left_after_bounding_units(installation: Installation) -> None:
     """The list of uploads is public, and must not depend on rows of other uploads."""
     dataset = people.declared(installation, privacy_unit=people.per_patient(1))["id"]
@@ -197,6 +205,7 @@ def test_a_body_that_the_same_key_sent_before_is_warned_of_and_stored_if_the_cal
     assert people.upload(installation, dataset, ROWS, principal=STRANGER)["warnings"] == []
 
 
+@on_one_database
 def test_fingerprints_of_bodies_are_keyed_by_dataset_and_by_sender(installation: Installation) -> None:
     bodies = set()
     for _ in range(2):
@@ -210,6 +219,7 @@ def test_fingerprints_of_bodies_are_keyed_by_dataset_and_by_sender(installation:
     assert len(bodies) == 4
 
 
+@on_one_database
 def test_the_database_has_no_count_and_no_fingerprint_of_a_body(installation: Installation) -> None:
     dataset = people.declared(installation, privacy_unit=people.per_patient(9))["id"]
     first = people.upload(installation, dataset, ROWS)

@@ -53,6 +53,7 @@ from app.wire.rules import WebhookIn, WebhookRotationIn, WebhookWithSecret
 from grovekeeper_client.webhooks import SignatureInvalid, verified
 from tests.support import people, snapshot
 from tests.support.crash_scene import OWNER, Scene
+from tests.support.databases import on_one_database
 from tests.support.environments import environment, version_in
 from tests.support.locks import waits_for
 from tests.support.member_scene import POPULATION, MemberScene
@@ -112,6 +113,7 @@ def test_a_job_and_a_refusal_are_told_in_order_and_with_public_facts(
     assert (_waiting(scene), deliver_due(here)) == (0, 0)
 
 
+@on_one_database
 def test_a_refusal_for_want_of_an_approval_is_told(scene: Scene, here: Installation, receiver: Receiver) -> None:
     webhook = _told(here, scene, receiver.url)
     set_rules(scene, approval_above="0.1")
@@ -122,6 +124,7 @@ def test_a_refusal_for_want_of_an_approval_is_told(scene: Scene, here: Installat
     assert (event["type"], event["problem"]) == ("request.refused", "needs-approval")
 
 
+@on_one_database
 def test_each_refusal_that_ends_a_command_with_3_is_told(scene: Scene, here: Installation, receiver: Receiver) -> None:
     webhook = _told(here, scene, receiver.url, events=["request.refused"])
     for refusal in (TooManyCells, Frozen, ErasureDue):
@@ -145,6 +148,7 @@ def test_a_low_budget_is_told_once_for_each_fall_below_the_threshold(
     assert (event["cap"], event["remaining"], event["threshold"]) == ("3", "1", "0.5")
 
 
+@on_one_database
 @pytest.mark.parametrize("end", ["cancelled", "revoked", "not-started"])
 def test_a_budget_that_rose_because_a_reservation_was_given_back_falls_again(
     scene: Scene, here: Installation, receiver: Receiver, end: str, monkeypatch: pytest.MonkeyPatch
@@ -270,6 +274,7 @@ def test_a_webhook_that_is_removed_while_its_delivery_ends_is_done(
     assert list_webhooks(here, OWNER, postgresql_scene.dataset_id).webhooks == []
 
 
+@on_one_database
 @pytest.mark.parametrize("status", [302, 400, 500])
 def test_a_refused_delivery_waits_longer_each_time_and_no_redirect_is_followed(
     scene: Scene, here: Installation, receiver: Receiver, status: int, monkeypatch: pytest.MonkeyPatch
@@ -291,6 +296,7 @@ def test_a_refused_delivery_waits_longer_each_time_and_no_redirect_is_followed(
     assert deliver_due(here) == 1
 
 
+@on_one_database
 def test_an_event_that_nobody_accepts_is_dropped_in_the_end(
     scene: Scene, here: Installation, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -309,6 +315,7 @@ def _refuse(here: Installation, scene: Scene, times: int, *, by: str) -> list[st
         return sorted(row.body.get("by", row.event) for row in rows)
 
 
+@on_one_database
 def test_one_caller_does_not_fill_the_places_of_a_receiver_that_is_down(
     scene: Scene, here: Installation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -331,6 +338,7 @@ def test_one_caller_does_not_fill_the_places_of_a_receiver_that_is_down(
     assert counts == {"request.refused": 8, "job.queued": 3, "job.ended": 3, "budget.low": 1}
 
 
+@on_one_database
 def test_a_low_budget_whose_event_was_dropped_is_told_by_the_next_change(
     scene: Scene, here: Installation, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -350,6 +358,7 @@ def test_a_low_budget_whose_event_was_dropped_is_told_by_the_next_change(
     assert (event["type"], event["remaining"]) == ("budget.low", "1.5")
 
 
+@on_one_database
 @pytest.mark.parametrize(("scheme", "first"), [("http", b""), ("https", b"\x16\x03\x03\x40\x00")])
 def test_a_slow_receiver_is_cut_off_and_does_not_hold_up_another(
     scene: Scene, here: Installation, receiver: Receiver, monkeypatch: pytest.MonkeyPatch, scheme: str, first: bytes
@@ -394,6 +403,7 @@ def _holding(receivers: int) -> Iterator[tuple[list[str], list[str], threading.E
         thread.join()
 
 
+@on_one_database
 def test_slow_receivers_of_one_owner_hold_up_no_other_owner(
     scene: Scene, here: Installation, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -498,6 +508,7 @@ def test_nothing_is_delivered_after_the_owner_lost_the_role_or_the_dataset_its_r
     assert (deliver_due(here), receiver.requests, _waiting(scene)) == (0, [], 0)
 
 
+@on_one_database
 def test_only_owners_register_and_within_limits(
     scene: Scene, here: Installation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -520,6 +531,7 @@ def test_only_owners_register_and_within_limits(
         create_webhook(here, OWNER, scene.dataset_id, body)
 
 
+@on_one_database
 @pytest.mark.parametrize(
     "changes",
     [
@@ -625,6 +637,7 @@ def test_after_a_rotation_deliveries_carry_both_signatures_until_the_overlap_end
     assert (row.sealed_earlier_secret, row.earlier_secret_until) == (None, None)
 
 
+@on_one_database
 def test_an_overlap_has_the_length_that_is_asked(scene: Scene, here: Installation) -> None:
     webhook = _told(here, scene, "https://hooks.invalid/")
     for body, seconds in (({}, limits.WEBHOOK_OVERLAP_S), ({"overlap_s": 60}, 60)):
@@ -676,6 +689,7 @@ def test_an_ended_secret_does_not_sign_before_it_is_removed(
     assert _signers([rotated.secret, webhook.secret], *_delivered(scene, here, receiver, "a")) == [rotated.secret]
 
 
+@on_one_database
 def test_a_rotation_seals_both_secrets_and_leaves_neither_in_a_row_or_a_log(
     scene: Scene, here: Installation, receiver: Receiver, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -699,6 +713,7 @@ def test_a_rotation_seals_both_secrets_and_leaves_neither_in_a_row_or_a_log(
         assert secret.encode().hex() not in rows
 
 
+@on_one_database
 def test_only_owners_rotate_and_only_webhooks_of_their_dataset(scene: Scene, here: Installation) -> None:
     webhook = _told(here, scene, "https://hooks.invalid/")
     before = _row(scene).sealed_secret

@@ -24,11 +24,14 @@ from functools import cache
 from pathlib import Path
 from typing import IO, Any, NoReturn
 
+from sqlalchemy.orm import configure_mappers
+
 from app.worker.child import load_modules
 
 _ROOT = Path(__file__).parents[2]
 _LOADED_BY_SERVERS = (
-    "app.api.http_protocol", "app.api.main", "app.cli.main", "app.cli.serve", "app.worker.main", "pandas",
+    "app.api.http_protocol", "app.api.main", "app.cli.main", "app.cli.serve", "app.datasets.ingest", "app.db.migrate",
+    "app.worker.main", "pandas", "psycopg", "uvicorn.protocols.http.auto", "uvloop",
 )  # fmt: skip
 """Arrow imports pandas, where it is installed, when it converts its first value."""
 _MAX_DESCRIPTORS = 4
@@ -158,6 +161,7 @@ def main() -> None:
     load_modules()
     for name in _LOADED_BY_SERVERS:
         importlib.import_module(name)
+    configure_mappers()
     gc.freeze()
     control = socket.socket(fileno=int(sys.argv[1]))
     running: set[int] = set()
