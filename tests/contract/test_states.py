@@ -470,6 +470,41 @@ def test_a_process_that_starts_at_a_stated_state_has_the_state_of_all_entries(
         assert shown()[4] == before[4], "the fold of all entries is the same"
 
 
+def test_the_entries_that_a_state_names_are_all_read_and_are_those_of_its_account(
+    long: Installation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kept_states, "_CHECKED_AT_ONCE", 2)
+    with long.database.read() as session:
+        entries = {entry.sequence: entry for entry in tables.entries(session, "ds_a", after=0, limit=99)}
+        asked = [2, 3, 5, 6, 9]
+        named = kept_states._named_entries(session, "ds_a", asked)
+    assert named == {number: (entries[number].scope, entries[number].actor) for number in asked}
+
+
+def test_the_newest_state_up_to_the_head_of_the_account_is_read(long: Installation) -> None:
+    """Whatever another transaction wrote since the head was read, and whatever other accounts state."""
+    with long.database.read() as session:
+        row = tables.account(session, "ds_a")
+        session.expunge(row)
+        for head, sequence in ((24, 24), (23, 16), (16, 16), (8, 8), (7, 0)):
+            row.last_sequence = head
+            assert kept_states._stated(session, row).sequence == sequence
+
+
+def test_the_population_of_an_account_is_that_of_the_entry_that_names_it_whole(installation: Installation) -> None:
+    """The ids of other members may contain its id, and such entries may come first."""
+    with installation.database.write() as session:
+        members.opened(session, "ds_10", "xds_1", "dsx1", "ds_1", "ds_2")
+        members.account(session, "ds_3")
+    installation.database.kept.clear()
+    with installation.database.read() as session:
+        found = {
+            name: kept_states.state_of(session, tables.account(session, name)).population_id
+            for name in ("ds_1", "ds_10", "ds_2", "ds_3")
+        }
+    assert found == {"ds_1": "pop_a", "ds_10": "pop_a", "ds_2": "pop_a", "ds_3": None}
+
+
 def test_a_first_admission_reads_no_entry_before_the_stated_state(
     long: Installation, restart: Callable[[], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
