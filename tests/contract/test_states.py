@@ -494,7 +494,7 @@ def test_the_newest_state_up_to_the_head_of_the_account_is_read(long: Installati
 def test_the_population_of_an_account_is_that_of_the_entry_that_names_it_whole(installation: Installation) -> None:
     """The ids of other members may contain its id, and such entries may come first."""
     with installation.database.write() as session:
-        members.opened(session, "ds_10", "xds_1", "dsx1", "ds_1", "ds_2")
+        members.opened(session, "ds_10", "xds_1", "dsx1", "ds_1", "ds_2", "ds_30")
         members.account(session, "ds_3")
     installation.database.kept.clear()
     with installation.database.read() as session:
