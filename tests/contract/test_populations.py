@@ -180,6 +180,27 @@ def test_members_spell_a_person_in_one_form(session: Session, first: str | None,
     assert refused.value.differs == ("privacy_unit",)
 
 
+def test_the_form_is_that_of_members_of_the_same_population(session: Session) -> None:
+    units = {form: {"column": "patient", "max_rows": 1, "form": form} for form in ("integer", "text")}
+    other = NewPopulation("pp_0", "others", "pure", 100, None, OWNER.key_id)
+    populations.open_population(session, other, at=stamps.now())
+    populations.join(
+        session, "pp_0", account(session, 0, privacy_unit=units["integer"]), actor=OWNER.key_id, at=stamps.now()
+    )
+    opened(session)
+    names = [member(session, number, privacy_unit=units["text"]) for number in (1, 2)]
+    assert populations.ids_of(session, names) == dict.fromkeys(names, "pp_a")
+
+
+def test_a_list_of_populations_is_in_order_of_their_ids(session: Session) -> None:
+    for name in ("pp_c", "pp_a", "pp_b"):
+        populations.open_population(session, NewPopulation(name, name, "pure", 1, None, OWNER.key_id), at=stamps.now())
+    listed = populations.page(session, declared_by=None, after=None, limit=9)
+    assert [row.id for row in listed] == ["pp_a", "pp_b", "pp_c"]
+    listed = populations.page(session, declared_by=OWNER.key_id, after="pp_a", limit=1)
+    assert [row.id for row in listed] == ["pp_b"]
+
+
 def test_a_dataset_cannot_move_to_another_population(session: Session) -> None:
     opened(session)
     one = member(session, 1)
@@ -306,6 +327,12 @@ def test_a_population_is_read_anew(session: Session) -> None:
         session.execute(changed.execution_options(synchronize_session=False))
         assert read() is kept
         assert kept.unit_column == name
+    member(session, 1)
+    changed = update(populations.PopulationRow).values(adjacency="replace_one")
+    session.execute(changed.execution_options(synchronize_session=False))
+    with pytest.raises(PopulationMismatch) as refused:
+        member(session, 2)
+    assert refused.value.differs == ("adjacency",)
 
 
 def test_a_name_is_taken_once(session: Session) -> None:

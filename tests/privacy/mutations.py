@@ -138,6 +138,8 @@ def mutants_of(module: str) -> list[Mutant]:
         changes = [(node, source) for node in nodes for source in _replacements(node)]
         changes += [(node, source) for node in nodes for source in _omissions(node, roles[node], reads_rows=reads_rows)]
         for node, source in dict.fromkeys(changes):
+            if isinstance(node, ast.expr) and source == ast.unparse(node):
+                continue  # two equal arguments, swapped
             key = f"{module}:{scope} | {_words(node)} | {' '.join(source.split())}"
             seen[key] += 1
             key = key if seen[key] == 1 else f"{key} #{seen[key]}"

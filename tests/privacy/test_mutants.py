@@ -153,6 +153,7 @@ SAME = {
     "conditions of a query": ("def f(q, a, b): return q.where(a, b)", ["q.where(b)", "q.where(a)"]),
     "conditions beside each other": ("def f(a, b): return or_(a, b)", ["or_(a)"]),
     "a session": ("def f(session, a): return g(session, a)", ["g(session)"]),
+    "equal arguments": ("def f(a): return g(a, a)", ["g(a)"]),
     "the only answer": ("def f(a): return g([a]).get(a)", []),
     "the only member": ("def f(q): return q.in_(bindparam('ids'))", []),
     "nothing in the place of what is not there": ("def f(a): return a.b or {}", ["{}"]),
