@@ -342,6 +342,7 @@ def _readiness(port: int) -> int:
     raise AssertionError("it does not listen")
 
 
+@pytest.mark.long
 def test_the_demo_runs_to_its_end_and_leaves_nothing(start: Start, tmp_path: Path) -> None:
     (tmp_path / "temporary").mkdir()
     process = start("demo", "--exit", "--json", "--port", "0", GROVEKEEPER_HOME="", TMPDIR=str(tmp_path / "temporary"))
@@ -356,8 +357,10 @@ def test_the_demo_runs_to_its_end_and_leaves_nothing(start: Start, tmp_path: Pat
     assert list((tmp_path / "temporary").iterdir()) == []
 
 
-def test_the_demo_serves_until_it_is_interrupted(start: Start, tmp_path: Path) -> None:
-    process = start("demo", "--port", "0")
+def test_the_demo_serves_until_it_is_interrupted_and_leaves_nothing(start: Start, tmp_path: Path) -> None:
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    process = start("demo", "--port", "0", GROVEKEEPER_HOME="", TMPDIR=str(temporary))
     assert process.stdout is not None
     lines = []
     for line in process.stdout:
@@ -365,15 +368,25 @@ def test_the_demo_serves_until_it_is_interrupted(start: Start, tmp_path: Path) -
         if "Open the dashboard" in line:
             break
     url = next(line for line in lines if line.startswith(READY)).removeprefix(READY).strip()
-    key = (tmp_path / "home" / "admin.key").read_text().strip()
+    home = Path(next(line for line in lines if line.startswith("Home: ")).removeprefix("Home: ").strip())
+    assert home.is_relative_to(temporary)
+    key = (home / "admin.key").read_text().strip()
     answer = httpx.get(f"{url}/ledger/adult", headers={"Authorization": f"Bearer {key}"}, trust_env=False).json()
     assert (answer["cap"], answer["charged"]) == ("3", "1")
+    text = " ".join("".join(lines).split())
+    assert "Price 1 ε, no more and no less" in text
+    assert re.search(r"refused \(\d+ budget-exceeded\)", text)
+    assert "largest ε that fits: 2" in text
+    accuracy, baseline = map(float, re.findall(r"(?:were never uploaded|the larger class): (\d+\.\d)%", text))
+    assert "Accuracy on the 3,256 rows" in text
+    assert accuracy > baseline + 3
     assert any(f"dashboard at {url} and sign in with the key in" in line for line in lines)
     assert any(line.startswith("Now your own data") for line in lines)
     below = _descendants(process, at_least=2)
     process.send_signal(signal.SIGINT)
     assert process.wait(timeout=_GIVE_UP_S) == 0
     assert _all_gone(below, within_s=_STOPPED_WITHIN_S)
+    assert list(temporary.iterdir()) == []
 
 
 @contextmanager

@@ -126,6 +126,7 @@ def test_large_delta_is_warned_of(server: Server, size: int | None, delta: str, 
     assert any(warning.startswith("δ is above one in a million") for warning in quote["warnings"]) is warned
 
 
+@on_one_server
 @approximate
 def test_history_is_exported_in_the_unit_and_verified(server: Server, accountant: str) -> None:
     dataset = server.uploaded(

@@ -43,6 +43,7 @@ ON_BOTH_DATABASES = {"declarations", "external mechanisms", "queries and paths"}
 """Groups with texts that a database would be given if they were not refused."""
 
 
+@on_one_server
 @pytest.mark.parametrize("group", sorted(ON_BOTH_DATABASES))
 def test_an_invalid_request_is_refused_and_leaves_no_trace(place: Place, group: str) -> None:
     _check(place, group)

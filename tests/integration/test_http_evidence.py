@@ -45,6 +45,7 @@ def _taken(server: Server, dataset: str, folder: Path) -> list[object]:
     return ["--checkpoint", folder / "note", "--public-key", folder / "key"]
 
 
+@on_one_idle_server
 def test_an_export_is_held_to_a_checkpoint(ledger: tuple[Server, str], tmp_path: Path) -> None:
     server, dataset = ledger
     answer = _get(server, f"/ledger/{dataset}/checkpoint")
@@ -61,6 +62,7 @@ def test_an_export_is_held_to_a_checkpoint(ledger: tuple[Server, str], tmp_path:
     assert (result["exit"], "the export was truncated" in result["reason"]) == (1, True)
 
 
+@on_one_idle_server
 def test_proofs_of_every_entry_and_every_beginning_hold(ledger: tuple[Server, str], tmp_path: Path) -> None:
     server, dataset = ledger
     evidence = _taken(server, dataset, tmp_path)
@@ -107,6 +109,7 @@ def test_a_count_out_of_form_is_a_broken_rule(ledger: tuple[Server, str], query:
     assert server.admin.http.get(f"/ledger/{dataset}/proofs{query}").status_code == 422
 
 
+@on_one_idle_server
 def test_the_acts_are_exported_with_a_signed_head_and_verify(ledger: tuple[Server, str], tmp_path: Path) -> None:
     server, _ = ledger
     export, note, key = tmp_path / "export", tmp_path / "note", tmp_path / "key"

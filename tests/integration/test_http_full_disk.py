@@ -11,6 +11,7 @@ import pytest
 
 from app.cli import serve
 from app.core import files, limits
+from tests.support.databases import on_one_server
 from tests.support.server import CSV, Server, csv_rows
 
 _Usage = namedtuple("_Usage", "total used free")
@@ -19,6 +20,7 @@ _Usage = namedtuple("_Usage", "total used free")
 _RECEIVED, _STORED = (tempfile, "TemporaryFile"), (files, "new_file")
 
 
+@on_one_server
 @pytest.mark.parametrize(
     ("step", "code"),
     [
@@ -45,6 +47,7 @@ def test_an_upload_to_a_full_disk_can_be_repeated(
     assert server.admin.http.post(rows, content=csv_rows(3), headers=CSV).status_code == 201
 
 
+@on_one_server
 @pytest.mark.parametrize("content", [None, b"other bytes"])
 def test_a_model_whose_file_is_lost_or_damaged_is_not_gone(
     server: Server, monkeypatch: pytest.MonkeyPatch, content: bytes | None

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from app.verifier.dataset_replay import verify
+from tests.support.databases import on_one_server
 from tests.support.server import Server, training
 
 
@@ -13,12 +14,14 @@ def labelled(server: Server, **changes: object) -> dict[str, Any]:
     return server.uploaded(protects="label", **changes)
 
 
+@on_one_server
 def test_a_declaration_of_labels_says_what_is_protected(server: Server) -> None:
     dataset = labelled(server)
 
     assert (dataset["protects"], dataset["adjacency"]) == ("label", "label")
 
 
+@on_one_server
 @pytest.mark.parametrize("algorithm", ["rdt-ta", "auto"])
 def test_an_algorithm_for_rows_runs_at_half_of_what_is_charged_and_says_so(server: Server, algorithm: str) -> None:
     dataset, rows = labelled(server, public_size=20_000), server.uploaded(public_size=20_000)
@@ -36,6 +39,7 @@ def test_an_algorithm_for_rows_runs_at_half_of_what_is_charged_and_says_so(serve
     assert "counted at twice their ε" in quote["receipt"].splitlines()[-1]
 
 
+@on_one_server
 def test_the_card_speaks_of_labels_and_gives_no_number_for_rows(server: Server) -> None:
     dataset = labelled(server)
     job = server.trained(dataset["id"], epsilon="0.7")
@@ -48,6 +52,7 @@ def test_the_card_speaks_of_labels_and_gives_no_number_for_rows(server: Server) 
     assert "changing one label" in card["receipt"]
 
 
+@on_one_server
 def test_the_export_of_an_account_of_labels_verifies(server: Server) -> None:
     dataset = labelled(server)
     server.trained(dataset["id"], epsilon="0.7")

@@ -9,7 +9,7 @@ from typing import Any
 
 from app.core import limits
 from app.jobs.tables import JobRow
-from tests.support.databases import on_one_idle_server
+from tests.support.databases import on_one_idle_server, on_one_server
 from tests.support.operations import EXTERNAL
 from tests.support.pages import section, signed_in
 from tests.support.server import Server, new_idempotency_key
@@ -36,6 +36,7 @@ def _rows(page: str) -> list[list[str]]:
     return [[unescape(re.sub(r"<[^>]*>", "", cell)) for cell in row] for row in rows]
 
 
+@on_one_idle_server
 def test_the_running_balance_leads_from_nothing_to_the_balance(idle_server: Server) -> None:
     """Summed here from the entries of the API: a charge of another cell moves nothing, a voided reservation nets 0."""
     dataset, _ = _busy(idle_server)
@@ -64,6 +65,7 @@ def test_the_running_balance_leads_from_nothing_to_the_balance(idle_server: Serv
     assert pages == whole
 
 
+@on_one_server
 def test_a_guarantee_says_that_it_rests_on_what_was_attested(server: Server) -> None:
     """On the page, in the API, and so in the command, which prints the text; and on a card of an earlier model."""
     dataset = server.uploaded()["id"]
@@ -81,6 +83,7 @@ def test_a_guarantee_says_that_it_rests_on_what_was_attested(server: Server) -> 
     assert all(text.count(sentence) == 1 for text in texts())
 
 
+@on_one_idle_server
 def test_entries_are_searched_by_job_key_and_cell(idle_server: Server) -> None:
     dataset, job = _busy(idle_server)
     browser = signed_in(idle_server, idle_server.admin)
@@ -97,6 +100,7 @@ def test_entries_are_searched_by_job_key_and_cell(idle_server: Server) -> None:
     assert browser.get(path, params={"cell": "shard=99"}).status_code == 422, "no filter is left out without a word"
 
 
+@on_one_idle_server
 def test_the_api_searches_as_the_page_does_and_lists_in_order(idle_server: Server) -> None:
     dataset, job = _busy(idle_server)
     path, admin = f"/ledger/{dataset}/entries", idle_server.admin.http
@@ -128,6 +132,7 @@ def test_the_api_searches_as_the_page_does_and_lists_in_order(idle_server: Serve
         assert admin.get(path, params=wrong).status_code == 422, wrong
 
 
+@on_one_idle_server
 def test_a_change_of_the_cap_says_its_reason(idle_server: Server) -> None:
     dataset = idle_server.declared()["id"]
     body = {"cap": "9", "reason": "less <trust>"}
@@ -138,6 +143,7 @@ def test_a_change_of_the_cap_says_its_reason(idle_server: Server) -> None:
     assert "<trust>" not in page
 
 
+@on_one_idle_server
 def test_what_is_left_and_what_fits_are_explained_by_one_limit(idle_server: Server) -> None:
     """*Datasets* says that no job fits, *Ledger* that something is left: both name the quota."""
     declared = idle_server.uploaded(budget={"accountant": "pure", "epsilon": "1"})
@@ -161,6 +167,7 @@ def test_what_is_left_and_what_fits_are_explained_by_one_limit(idle_server: Serv
     assert "Nothing fits now, limited by a quota of your key." in page
 
 
+@on_one_idle_server
 def test_nothing_is_left_to_a_job_of_an_erased_dataset(idle_server: Server) -> None:
     dataset, http = idle_server.uploaded()["id"], idle_server.admin.http
     http.delete(f"/datasets/{dataset}").raise_for_status()
@@ -171,6 +178,7 @@ def test_nothing_is_left_to_a_job_of_an_erased_dataset(idle_server: Server) -> N
         assert balance["remaining"] == balance["cap"], "nothing was spent"
 
 
+@on_one_idle_server
 def test_an_ambiguous_name_lists_the_ids_of_its_keys(idle_server: Server) -> None:
     """In the answer of the API and on the page; each id then finds the entries of its key."""
     dataset = idle_server.declared()["id"]
@@ -192,6 +200,7 @@ def test_an_ambiguous_name_lists_the_ids_of_its_keys(idle_server: Server) -> Non
         assert (entry["kind"], entry["actor"]) == ("cap", owner.id)
 
 
+@on_one_idle_server
 def test_the_load_of_all_members_runs_beside_the_entries_of_a_population(idle_server: Server) -> None:
     """Summed here from the entries of the API, over two members."""
     name, admin = f"people-{secrets.token_hex(4)}", idle_server.admin.http
@@ -276,6 +285,7 @@ def test_names_of_keys_are_shown_to_those_who_may_know_them(idle_server: Server)
     assert knows == {"owner": False, "auditor": False, "admin": True, "auditor of all": True}
 
 
+@on_one_idle_server
 def test_the_ledger_of_a_population_has_pages(idle_server: Server) -> None:
     name = f"people-{secrets.token_hex(4)}"
     idle_server.declared(population=name)
@@ -285,6 +295,7 @@ def test_the_ledger_of_a_population_has_pages(idle_server: Server) -> None:
     assert "became a member" in browser.get(f"/ui/ledger/{population}/entries/2").text
 
 
+@on_one_idle_server
 def test_amounts_of_a_ledger_may_sum_to_more_than_64_bits(idle_server: Server) -> None:
     """No balance does; but reservations that were given back are entries, too."""
     largest = limits.MAX_CAP_EPSILON

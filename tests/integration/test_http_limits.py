@@ -150,6 +150,7 @@ def test_a_refused_body_is_freed_with_its_answer(server: Server, model: str) -> 
     assert kept == []
 
 
+@on_one_server
 @pytest.mark.parametrize("chunked", [False, True], ids=["with a length", "chunked"])
 def test_an_upload_fits_its_limit_exactly(server: Server, monkeypatch: pytest.MonkeyPatch, chunked: bool) -> None:
     rows = f"/datasets/{server.declared()['id']}/rows"
@@ -164,6 +165,7 @@ def test_an_upload_fits_its_limit_exactly(server: Server, monkeypatch: pytest.Mo
     assert answer.status_code == 201
 
 
+@on_one_server
 def test_uploads_of_a_dataset_end_at_the_limit_of_their_files(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     full, other, rows = server.uploaded()["id"], server.declared()["id"], csv_rows(200)
     store = Directory(server.settings.home)
@@ -190,6 +192,7 @@ def test_a_gzip_bomb_ends_at_the_limit_of_what_it_unpacks_to(server: Server, mon
     assert server.admin.http.post(rows, content=gzip.compress(fits), headers=headers).status_code == 201
 
 
+@on_one_server
 def test_a_forest_that_would_take_hours_is_refused_with_the_number_of_trees_that_would_not(server: Server) -> None:
     features = [{"name": f"x{index}", "type": "numeric", "lower": 0, "upper": 1} for index in range(64)]
     schema = {"features": features, "label": {"name": "kind", "classes": ["a", "b"]}}
@@ -236,6 +239,7 @@ def test_a_declared_length_over_the_real_limit_is_refused_before_a_byte_of_it(
     assert json.loads(answer.partition(b"\r\n\r\n")[2])["limit"] == limit
 
 
+@on_one_server
 def test_the_largest_declaration_is_accepted_and_priced(server: Server) -> None:
     categories = [f"c{index}" for index in range(255)]
     features: list[dict[str, Any]] = [
@@ -254,6 +258,7 @@ def test_the_largest_declaration_is_accepted_and_priced(server: Server) -> None:
         assert quote.status_code == 200, quote.text
 
 
+@on_one_server
 @pytest.mark.parametrize("path", ["/datasets", "/ledger"])
 def test_a_page_of_large_declarations_is_short(server: Server, monkeypatch: pytest.MonkeyPatch, path: str) -> None:
     owner = server.caller("owner").http
@@ -269,6 +274,7 @@ def test_a_page_of_large_declarations_is_short(server: Server, monkeypatch: pyte
     assert second["next"] is None
 
 
+@on_one_server
 def test_sixty_four_requests_at_once_from_one_key_are_all_served(server: Server) -> None:
     body = training(server.uploaded()["id"])
     with ThreadPoolExecutor(64) as pool:
@@ -276,6 +282,7 @@ def test_sixty_four_requests_at_once_from_one_key_are_all_served(server: Server)
     assert statuses == [200] * 64
 
 
+@on_one_server
 def test_excess_concurrent_requests_get_a_retry_after(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "MAX_REQUESTS_IN_FLIGHT", 0)
     answer = server.admin.http.get("/ledger")

@@ -15,6 +15,7 @@ from app.core import limits
 from app.jobs import queue
 from app.jobs.tables import JobRow, WorkerRow
 from app.webhooks.outbox import DeliveryRow
+from tests.support.databases import on_one_idle_server, on_one_server
 from tests.support.operations import EXTERNAL
 from tests.support.server import Server, new_idempotency_key, training, worker
 
@@ -67,6 +68,7 @@ def test_the_metrics_are_the_published_ones(idle_server: Server) -> None:
     assert families == NAMES
 
 
+@on_one_idle_server
 def test_a_request_is_counted_by_its_template_and_an_unknown_one_makes_no_series(idle_server: Server) -> None:
     dataset = idle_server.declared()["id"]
     before = _samples(idle_server)
@@ -97,6 +99,7 @@ def test_admissions_are_counted_by_outcome(idle_server: Server) -> None:
     assert grew == {"0.8": 1, "0.95": 0, "1": 0}
 
 
+@on_one_idle_server
 def test_the_queue_is_counted_and_a_deleted_dataset_is_not_near_its_cap(idle_server: Server) -> None:
     dataset = idle_server.uploaded(budget={"accountant": "pure", "epsilon": "1"})["id"]
     before = _samples(idle_server)
@@ -111,6 +114,7 @@ def test_the_queue_is_counted_and_a_deleted_dataset_is_not_near_its_cap(idle_ser
     idle_server.admin.http.delete(f"/jobs/{job}")
 
 
+@on_one_idle_server
 def test_the_queue_its_workers_and_its_failures_are_seen(
     idle_server: Server, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -179,6 +183,7 @@ def test_every_metric_of_the_grafana_dashboard_exists(idle_server: Server) -> No
     assert len({panel["id"] for panel in dashboard["panels"]}) == len(dashboard["panels"])
 
 
+@on_one_server
 def test_durations_of_answered_predictions_and_admissions_are_counted(server: Server) -> None:
     dataset = server.uploaded()["id"]
     job = server.trained(dataset)

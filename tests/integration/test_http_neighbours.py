@@ -19,6 +19,7 @@ from app.jobs.tables import JobRow
 from app.ledger.rules import HeldBy
 from app.services.jobs import show_jobs
 from app.wire.spending import JobOut
+from tests.support.databases import on_one_server
 from tests.support.neighbours import (
     ALGORITHMS,
     BUDGETS,
@@ -206,6 +207,7 @@ OF_ROWS = {name: HEADER + rows for name, rows in NEIGHBOURS.items()}
 OF_UNITS = {name: UNIT_HEADER + rows for name, rows in UNIT_NEIGHBOURS.items()}
 
 
+@on_one_server
 def test_a_neighbouring_dataset_gives_the_same_answers(server: Server) -> None:
     """With a row more on SQLite, and with a unit more on PostgreSQL."""
     if server.database.dialect == "sqlite":
@@ -235,6 +237,7 @@ def _assert_same_answers_of_units(server: Server, *names: str) -> None:
         assert _differences(whole, other) == [], name
 
 
+@on_one_server
 def test_one_request_more_is_found_in_the_metrics(server: Server) -> None:
     worlds = [_world(server, "pure") for _ in range(2)]
     for world, n_requests in zip(worlds, (1, 2), strict=True):
@@ -244,6 +247,7 @@ def test_one_request_more_is_found_in_the_metrics(server: Server) -> None:
     assert _differences(*worlds) == ["metrics"]
 
 
+@on_one_server
 def test_a_size_that_reaches_the_answers_is_found(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     """The mutant: a job is shown with the size of its rows."""
     honest = show_jobs.job_out

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.databases import on_one_idle_server, on_one_server
 from tests.support.server import CSV, Caller, Server, csv_rows, declaration, training
 
 ROWS = csv_rows(40)
@@ -32,6 +33,7 @@ def overlaps(caller: Caller, dataset: str) -> list[tuple[int, int, dict[str, int
     ]
 
 
+@on_one_idle_server
 def test_copy_subset_and_repetition_are_seen_by_their_owner(idle_server: Server) -> None:
     owner = idle_server.caller("owner")
     first = declared_by(owner, part(0, 30))["id"]
@@ -50,6 +52,7 @@ def test_copy_subset_and_repetition_are_seen_by_their_owner(idle_server: Server)
     assert overlaps(owner, first) == [(30, 30, {})], "erased rows left no fingerprints"
 
 
+@on_one_idle_server
 def test_only_the_owner_sees_overlap_and_a_guess_in_another_dataset_reveals_nothing(idle_server: Server) -> None:
     """A caller who uploads one row of a stranger's dataset sees no difference from an upload without the row."""
     victim, attacker = idle_server.caller("owner"), idle_server.caller("owner")
@@ -68,6 +71,7 @@ def test_only_the_owner_sees_overlap_and_a_guess_in_another_dataset_reveals_noth
     assert overlaps(victim, secret) == [(30, 30, {})], "a dataset that one may train on is not one's own"
 
 
+@on_one_server
 @pytest.mark.parametrize("same_owner", [True, False])
 def test_no_answer_depends_on_an_overlap(server: Server, *, same_owner: bool) -> None:
     """Answers, balances, populations and admissible trainings are those of a dataset that shares no row."""
@@ -91,6 +95,7 @@ def test_no_answer_depends_on_an_overlap(server: Server, *, same_owner: bool) ->
     assert seen[0] == seen[1]
 
 
+@on_one_idle_server
 def test_uploads_from_before_there_were_fingerprints_are_shown_without_counts(idle_server: Server) -> None:
     owner = idle_server.caller("owner")
     dataset = declared_by(owner, part(0, 3))["id"]
@@ -99,6 +104,7 @@ def test_uploads_from_before_there_were_fingerprints_are_shown_without_counts(id
     assert overlaps(owner, dataset) == [(None, None, {})]
 
 
+@on_one_idle_server
 def test_a_unit_column_is_no_part_of_what_a_row_says(idle_server: Server) -> None:
     owner = idle_server.caller("owner")
     unit = {"column": "patient", "max_rows": 2}

@@ -75,11 +75,13 @@ def test_signing_out_removes_the_session(idle_server: Server) -> None:
     assert browser.get("/").status_code == 303
 
 
+@on_one_idle_server
 @pytest.mark.parametrize("path", ["/", "/ui/admin/keys", "/ui/acts"])
 def test_a_search_for_a_text_that_no_database_stores_is_refused(idle_server: Server, path: str) -> None:
     assert signed_in(idle_server, idle_server.admin).get(path, params={"name": "a\0b"}).status_code == 422
 
 
+@on_one_idle_server
 def test_a_copy_of_a_session_ends_with_signing_out(idle_server: Server) -> None:
     browser = signed_in(idle_server, idle_server.admin)
     other_browser = signed_in(idle_server, idle_server.admin)
@@ -167,6 +169,7 @@ def test_every_page_has_the_policy_and_what_the_api_would_answer(server: Server)
                 assert "onclick" not in answer.text
 
 
+@on_one_idle_server
 def test_the_list_is_searched_by_name_and_says_what_fits_and_who_one_is(idle_server: Server) -> None:
     word = secrets.token_hex(8)
     full, empty = (

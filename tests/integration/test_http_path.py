@@ -16,7 +16,7 @@ from sqlalchemy import text
 
 from app.db.base import Base
 from tests.support.columnar import stream_of
-from tests.support.databases import on_one_server
+from tests.support.databases import on_one_database, on_one_server
 from tests.support.server import CSV, Server, csv_rows, events_of, new_idempotency_key, running_server, training, worker
 
 ROWS = {"rows": [{"age": 20, "height": 1.5, "sex": "Female"}, {"age": 90, "height": None, "sex": "other"}]}
@@ -204,6 +204,7 @@ def test_disjoint_cells_are_charged_apart(server: Server) -> None:
     assert refused.json()["largest_that_fits"] == "0"
 
 
+@on_one_server
 def test_the_history_is_paged_exported_and_verified(server: Server, tmp_path: Path) -> None:
     dataset = server.uploaded()
     for _ in range(2):
@@ -242,6 +243,7 @@ def _verify(file: Path) -> int:
     return subprocess.run(command, capture_output=True, check=False).returncode
 
 
+@on_one_server
 def test_lists_are_paged_newest_jobs_first(server: Server) -> None:
     dataset = server.uploaded()
     analyst = server.granted(dataset["id"], "analyst")
@@ -326,6 +328,7 @@ def test_a_revoked_key_is_refused_at_once(server: Server) -> None:
     assert caller.key.partition(".")[2] not in server.log()
 
 
+@on_one_database
 def test_models_answer_when_every_table_of_datasets_ledger_and_jobs_is_gone(database_url: str, tmp_path: Path) -> None:
     with running_server(database_url, tmp_path / "home", n_workers=0) as server:
         with worker(server.settings, log=tmp_path / "worker.log"):

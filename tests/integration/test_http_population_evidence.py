@@ -9,7 +9,7 @@ import pytest
 
 from app.privacy.events import Adjacency
 from app.privacy.guarantees import guarantee_of_population
-from tests.support.databases import on_one_idle_server
+from tests.support.databases import on_one_idle_server, on_one_server
 from tests.support.server import Server, new_idempotency_key
 from tests.support.standalone import verified_alone
 
@@ -92,6 +92,7 @@ def scene(idle_server: Server, tmp_path: Path) -> Scene:
     return scene
 
 
+@on_one_idle_server
 def test_exports_and_checkpoints_of_a_population_verify_together(scene: Scene) -> None:
     result = verified_alone(*scene.export(), *scene.signed())
     assert result["exit"] == 0, result
@@ -115,6 +116,7 @@ def test_an_export_alone_says_what_it_cannot_show(scene: Scene) -> None:
     assert (result["exit"], result["unchecked"]) == (0, scene.members)
 
 
+@on_one_idle_server
 def test_a_dataset_that_joins_late_brings_what_it_spent(scene: Scene) -> None:
     late = scene.dataset(joins=False)
     kept = scene.submit(late, "2")
@@ -154,6 +156,7 @@ def test_the_printable_number_of_an_account_with_a_delta_is_that_of_the_service(
     assert shown["guarantee"] == stated
 
 
+@on_one_server
 def test_an_erased_member_still_counts(server: Server, tmp_path: Path) -> None:
     scene = Scene(server, tmp_path, {"accountant": "pure", "epsilon": "3"})
     old = scene.dataset()

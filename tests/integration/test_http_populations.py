@@ -81,6 +81,7 @@ def test_it_may_be_opened_beforehand(idle_server: Server) -> None:
     assert submitted(owner, dataset["id"], "3.5").json()["population"] == name
 
 
+@on_one_idle_server
 def test_only_its_owner_and_admins_add_to_it_or_see_it(idle_server: Server) -> None:
     owner, other, name = idle_server.caller("owner"), idle_server.caller("owner"), new_name()
     declared_by(owner, population=name, budget=THREE)
@@ -200,6 +201,7 @@ def test_model_cards_say_that_the_guarantee_is_of_one_dataset(server: Server) ->
     assert f"The dataset belongs to the population '{name}'" in card["guarantee"]["text"]
 
 
+@on_one_idle_server
 def test_a_population_has_entries_cap_export_and_verification(idle_server: Server, tmp_path: Path) -> None:
     owner, admin, name = idle_server.caller("owner"), idle_server.admin, new_name()
     one = declared_by(owner, population=name, budget=THREE)

@@ -96,6 +96,7 @@ def _comparable(answer: httpx.Response) -> tuple[int, list[tuple[str, str]], byt
     return answer.status_code, headers, answer.content
 
 
+@on_one_idle_server
 @pytest.mark.parametrize("operation", OPERATIONS)
 def test_an_operation_answers_exactly_those_who_may_call_it(cells: Cells, operation: str) -> None:
     """Every caller with a role or a grant alone; on PostgreSQL, an analyst."""
@@ -133,6 +134,7 @@ SECOND: dict[str, Callable[[Targets, Targets], tuple[str, str, dict[str, Any]]]]
 }  # fmt: skip
 
 
+@on_one_idle_server
 @pytest.mark.parametrize("second", SECOND)
 def test_a_second_id_in_a_request_says_nothing_about_what_it_names(cells: Cells, second: str) -> None:
     known, key = cells.places[Place.LIVING], cells.key(Caller(None, "owner"))

@@ -4,10 +4,12 @@ import re
 
 import pytest
 
+from tests.support.databases import on_one_idle_server
 from tests.support.pages import signed_in
 from tests.support.server import Server, declaration, new_idempotency_key, training
 
 
+@on_one_idle_server
 def test_a_secret_is_made_without_an_idempotency_key(idle_server: Server) -> None:
     """The API keeps no answer with a secret, so a repetition would make another secret and end the first."""
     http, dataset = idle_server.admin.http, idle_server.declared()["id"]
@@ -25,6 +27,7 @@ def test_a_secret_is_made_without_an_idempotency_key(idle_server: Server) -> Non
         assert key.http.get("/datasets").status_code == 200, "its secret stays"
 
 
+@on_one_idle_server
 def test_names_that_stand_for_something_else_are_refused(idle_server: Server) -> None:
     http, dataset = idle_server.admin.http, idle_server.declared()
     for name, problem in ((dataset["id"], "like-an-id"), ("worker", "reserved"), ("operator", "reserved")):
@@ -58,6 +61,7 @@ def _in_a_declaration(secret: str) -> list[tuple[dict[str, object], str]]:
     ]
 
 
+@on_one_idle_server
 @pytest.mark.parametrize(
     "secret",
     [
@@ -89,12 +93,14 @@ def test_a_secret_is_taken_for_no_name_and_stands_in_no_ledger(idle_server: Serv
     assert idle_server.footprint() == before
 
 
+@on_one_idle_server
 def test_a_name_of_words_is_no_secret(idle_server: Server) -> None:
     for name in ("census.north-region-patients-admissions-2024-quarter-1", "key_abcdefghijklmnop. It was lost"):
         made = idle_server.admin.http.post("/keys", json={"name": name, "roles": []})
         assert made.status_code == 201, name
 
 
+@on_one_idle_server
 def test_a_browser_sends_no_key_in_a_search(idle_server: Server) -> None:
     """The fields of a search stand in the address of the page."""
     browser, dataset = signed_in(idle_server, idle_server.admin), idle_server.declared()["id"]

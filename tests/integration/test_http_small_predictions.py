@@ -11,6 +11,7 @@ import pytest
 
 from app.api import middleware
 from app.core import limits
+from tests.support.databases import on_one_server
 from tests.support.server import Server
 
 BODY = json.dumps({"rows": [{"age": 39, "height": 1.5, "sex": "Male"}]}).encode()
@@ -72,6 +73,7 @@ def _answer(connection: socket.socket) -> tuple[int, dict[str, str], Any]:
     return status, fields, json.loads(received.read(int(fields["content-length"])))
 
 
+@on_one_server
 @pytest.mark.parametrize(("fields", "parts"), IN_PIECES.values(), ids=IN_PIECES)
 def test_it_is_answered_however_its_bytes_arrive(
     server: Server, path: str, monkeypatch: pytest.MonkeyPatch, fields: str, parts: list[bytes]
@@ -87,6 +89,7 @@ def test_it_is_answered_however_its_bytes_arrive(
             assert answered.keys() == expected.headers.keys()
 
 
+@on_one_server
 @pytest.mark.parametrize(
     ("version", "fields"),
     [
@@ -106,6 +109,7 @@ def test_a_connection_ends_after_its_answer_where_the_client_says_so(
         assert connection.recv(1) == b""
 
 
+@on_one_server
 def test_requests_that_arrive_together_are_answered_in_their_order_and_take_no_thread(
     server: Server, path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -124,6 +128,7 @@ def test_requests_that_arrive_together_are_answered_in_their_order_and_take_no_t
     assert numbers == [1, 2, 3] * 2
 
 
+@on_one_server
 def test_a_head_without_its_body_is_judged_as_that_of_any_request(server: Server, path: str) -> None:
     with _connected(server) as connection:
         connection.sendall(_head(path, "gk_wrong"))
@@ -131,6 +136,7 @@ def test_a_head_without_its_body_is_judged_as_that_of_any_request(server: Server
     assert (status, problem["type"]) == (401, "unauthenticated")
 
 
+@on_one_server
 def test_a_head_is_judged_after_its_own_time_behind_an_answered_request(
     server: Server, path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -143,6 +149,7 @@ def test_a_head_is_judged_after_its_own_time_behind_an_answered_request(
         assert _answer(connection)[0] == 401
 
 
+@on_one_server
 def test_a_client_that_asks_before_it_sends_its_body_is_told_at_once(
     server: Server, path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -154,6 +161,7 @@ def test_a_client_that_asks_before_it_sends_its_body_is_told_at_once(
         assert _answer(connection)[0] == 200
 
 
+@on_one_server
 def test_the_limits_of_a_key_hold(server: Server, path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     for limit in ("MAX_REQUESTS_PER_KEY", "MAX_REQUESTS_IN_FLIGHT"):
         with monkeypatch.context() as patched:
@@ -161,6 +169,7 @@ def test_the_limits_of_a_key_hold(server: Server, path: str, monkeypatch: pytest
             assert server.admin.http.post(path, content=BODY).status_code == 429
 
 
+@on_one_server
 @pytest.mark.parametrize(
     ("query", "fields", "body", "status", "problem"),
     [
@@ -179,6 +188,7 @@ def test_what_is_refused_is_refused_as_everywhere(
     assert len(answer.headers["x-request-id"]) == 16
 
 
+@on_one_server
 def test_it_is_counted_and_noted_as_any_request(server: Server, path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     count = 'grovekeeper_requests_total{method="POST",route="/models/{model_id}/predict",status="200"} '
     duration = 'grovekeeper_duration_seconds_count{kind="prediction"} '

@@ -33,6 +33,7 @@ def visits(n_rows: int) -> str:
     return "\n".join([f"{header},patient", *(f"{row},{name}" for row, name in zip(rows, named, strict=True)), ""])
 
 
+@on_one_server
 @pytest.mark.parametrize("accountant", list(BUDGETS))
 def test_unit_is_what_is_paid_for_printed_and_verified(server: Server, accountant: str) -> None:
     dataset = server.declared(privacy_unit=UNIT, budget=BUDGETS[accountant])

@@ -35,9 +35,9 @@ def environ(tmp_path: Path) -> Iterator[dict[str, str]]:
     """The environment of an account whose home folder cannot be made, and whose program is read-only."""
     program, closed = tmp_path / "program", tmp_path / "closed"
     repository = Path(app.__file__).parents[1]
-    without_code = shutil.ignore_patterns("__pycache__")
-    shutil.copytree(repository / "app", program / "app", ignore=without_code)
-    shutil.copytree(repository / "migrations", program / "migrations", ignore=without_code)
+    without_loops = shutil.ignore_patterns("*.nbc", "*.nbi")  # what Numba compiled: this account compiles it again
+    shutil.copytree(repository / "app", program / "app", ignore=without_loops)
+    shutil.copytree(repository / "migrations", program / "migrations", ignore=without_loops)
     closed.mkdir()
     folders = [closed, *(Path(folder) for folder, _, _ in os.walk(program))]
     for folder in folders:

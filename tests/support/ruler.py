@@ -15,7 +15,7 @@ import tokenize
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any
@@ -95,11 +95,17 @@ def _tokens_of_functions(file: str) -> dict[int, int]:
     return numbers
 
 
+@lru_cache(maxsize=1)
+def _tokens(text: str) -> list[tokenize.TokenInfo]:
+    """The tokens of a module, which take longer to find than everything that is counted."""
+    return list(tokenize.generate_tokens(io.StringIO(text).readline))
+
+
 def _code_tokens(text: str, tree: ast.AST) -> Iterator[tuple[int, str]]:
     """Line and text of each token, without comments, docstrings and the layout of lines."""
     texts = (node for node in ast.walk(tree) if isinstance(node, ast.Expr) and _is_text(node.value))
     docstrings = {(node.lineno, node.col_offset) for node in texts}
-    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+    for token in _tokens(text):
         if token.type not in _NO_CODE and token.start not in docstrings:
             yield token.start[0], token.string
 
@@ -270,8 +276,8 @@ def _size_of(path: Path) -> tuple[int, ...]:
 
 
 def _n_comments(text: str) -> int:
-    tokens = tokenize.generate_tokens(io.StringIO(text).readline)
-    return sum(token.type == tokenize.COMMENT and not token.string.startswith(_FOR_TOOLS) for token in tokens)
+    comments = (token for token in _tokens(text) if token.type == tokenize.COMMENT)
+    return sum(not token.string.startswith(_FOR_TOOLS) for token in comments)
 
 
 def _is_patch(node: ast.AST) -> bool:
