@@ -3,6 +3,7 @@
 import copy
 import json
 from collections.abc import Iterator
+from itertools import islice
 from typing import Any
 
 Path = tuple[str | int, ...]
@@ -38,6 +39,12 @@ def _others(value: Any) -> list[Any]:
         case dict():
             similar = [{}]
     return [other for other in (*similar, None, True, 7, "x", [], {}) if json.dumps(other) != json.dumps(value)]
+
+
+def every_change(line: dict[str, Any], *, step: int) -> Iterator[tuple[Path, dict[str, Any]]]:
+    """Paths of a line with its forged copies; with a step, each kind of change at some paths only."""
+    changes = ((path, forged) for path in places(line) for forged in changed(line, path))
+    return islice(changes, 0, None, step)
 
 
 def changed(line: dict[str, Any], path: Path) -> Iterator[dict[str, Any]]:
