@@ -1,7 +1,7 @@
 """Measures the duration of a reservation as an account grows, by entries and by distinct boxes with spend.
 
 Run ``python -m benchmarks.boxes``. The account is cut by a hash of 64 cells, a column of 12 and 24 uploads; boxes
-restrict one to three of them. The history is reserved in groups; the measured code is ``ledger.reserve`` in a committed
+restrict one to three of them. The history is reserved in groups; the measured code is ``reserve`` in a committed
 transaction of its own. The output is the median time of reservations and of a plain one-row update on the same engine,
 in brackets the CPU of this process, and last the ratio of a reservation's CPU to that of one on an account with one
 box, in turns with it: the median of the pairs. A balance finds the tightest cell of the dataset; a reservation that
@@ -15,11 +15,11 @@ from collections.abc import Callable
 
 from app.db.database import Database
 from app.ledger import accounts, statements
-from app.ledger import reservations as ledger
 from app.ledger.reservations import NewReservation
 from app.privacy.partitions import ColumnPartition, EpochPartition, HashPartition, Partitions
 from app.privacy.scope import Cell, Scope
 from benchmarks.ledger import EVENT, add_one, databases, make_plain_table, new_account
+from tests.support import reserving
 
 _REPEATS = 40
 _BULK = 1_000
@@ -63,7 +63,7 @@ def grown(database: Database, account: str, *, n_entries: int, n_boxes: int) -> 
         with database.write() as session:
             for number in range(first, min(first + _BULK, n_entries)):
                 part = NewReservation(account, 1, Scope(scopes[number % n_boxes]), EVENT, f"jb_old_{number}")
-                ledger.reserve(session, [part], actor="key_analyst")
+                reserving.reserve(session, [part], actor="key_analyst")
     return scopes
 
 
@@ -80,7 +80,7 @@ class Account:
         job_id = f"jb_{self._chance.getrandbits(64)}"
         reservation = NewReservation(self._id, 1, Scope(self._chance.choice(self._scopes)), EVENT, job_id)
         with self._database.write() as session:
-            ledger.reserve(session, [reservation], actor="key_analyst")
+            reserving.reserve(session, [reservation], actor="key_analyst")
 
     def balance(self) -> None:
         """Finds the tightest cell."""

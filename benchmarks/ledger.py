@@ -27,6 +27,7 @@ from app.ledger import accounts
 from app.ledger import reservations as ledger
 from app.privacy.partitions import Partitions
 from app.privacy.scope import WHOLE
+from tests.support import reserving
 from tests.support.postgres import fresh_database, running_server
 
 _PAIRS = 5
@@ -103,7 +104,7 @@ def measure(name: str, database: Database, *, n_cells: int, n_threads: int) -> N
     def reserve() -> None:
         with database.write() as session:
             reservation = ledger.NewReservation(account, 1, WHOLE, EVENT, f"jb_{next(serial)}")
-            ledger.reserve(session, [reservation], actor="key_analyst")
+            reserving.reserve(session, [reservation], actor="key_analyst")
 
     def update() -> None:
         with database.write() as session:

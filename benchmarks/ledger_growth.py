@@ -48,6 +48,7 @@ from app.verifier.checkpoints import ORIGIN, Checkpoint
 from app.verifier.dataset_replay import verify
 from app.wire.datasets import DatasetIn
 from benchmarks.ledger import EVENT, add_one, make_plain_table
+from tests.support import reserving
 from tests.support.crash_scene import OWNER, open_installation
 from tests.support.postgres import client_program, driver_url, fresh_database, running_server
 
@@ -209,7 +210,7 @@ def hourly(name: str, grown: Ledger, n_uploads: int) -> list[str]:
 def _admission(grown: Ledger, uploads: tuple[str, ...], job_id: str) -> Cost:
     """Reserves and charges a job on uploads; returns the cost of the reservation with its commit."""
     part = ledger.NewReservation(grown.account, 1, Scope({"upload": uploads}), EVENT, job_id)
-    reserve = partial(ledger.reserve, parts=[part], actor="key_analyst")
+    reserve = partial(reserving.reserve, parts=[part], actor="key_analyst")
     cost = _timed(partial(_in_transaction, grown.database, reserve, write=True))
     with grown.database.write() as session:
         ledger.charge_job(session, job_id, actor="worker")
@@ -250,7 +251,7 @@ def _in_transaction(database: Database, work: Callable[[Session], object], *, wr
 
 def _reserve(session: Session, grown: Ledger, job_id: str) -> None:
     reservation = ledger.NewReservation(grown.account, 1, Scope({"shard": (2, 3)}), EVENT, job_id)
-    ledger.reserve(session, [reservation], actor="key_analyst")
+    reserving.reserve(session, [reservation], actor="key_analyst")
 
 
 def _balance(session: Session, grown: Ledger) -> None:

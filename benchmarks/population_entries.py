@@ -24,6 +24,7 @@ from app.ledger import reservations as ledger
 from app.privacy.partitions import Partitions
 from app.privacy.scope import Scope
 from benchmarks.ledger import EVENT, databases, new_account
+from tests.support import reserving
 
 _BATCHES = 30
 _PER_BATCH = 40
@@ -80,14 +81,14 @@ def _requests_to(database: Database, n_members: int) -> Callable[[int], None]:
                 reservation = ledger.NewReservation(
                     account, 1, Scope({"shard": cells}), EVENT, f"jb_{account}_{number}"
                 )
-                ledger.reserve(session, [reservation], actor="key_analyst")
+                reserving.reserve(session, [reservation], actor="key_analyst")
 
     def request(amount: int) -> None:
         number = next(serial)
         scope = {"shard": (number % _CELLS,)}
         reservation = ledger.NewReservation(account_ids[0], amount, Scope(scope), EVENT, f"jb_{n_members}_{number}")
         with suppress(BudgetExceeded), database.write() as session:
-            ledger.reserve(session, [reservation], actor="key_analyst")
+            reserving.reserve(session, [reservation], actor="key_analyst")
 
     return request
 

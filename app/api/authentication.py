@@ -255,7 +255,7 @@ def signed_in(installation: Installation, signer: Signer, request: Request) -> P
         key_id, rotated_at, token_expires_at, sign_outs = _serializer(signer).loads(
             _session(request), max_age=limits.SIGN_IN_S
         )
-    except (BadSignature, ValueError):  # or a session of an earlier version, which cannot be ended
+    except BadSignature:
         raise Unauthenticated from None
     began = Principal(key_id, rotated_at=_time(rotated_at), token_expires_at=_time(token_expires_at))
     caller = confirm(installation, began)

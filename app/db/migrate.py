@@ -29,7 +29,7 @@ _LOCK_PAUSE_S = 2.0
 _LOCK_ATTEMPTS = 150  # ten minutes of waits and pauses, until a long transaction on a table has ended
 
 
-def upgrade(url: str, *, migration_url: str | None = None, revision: str = "head") -> None:
+def upgrade(url: str, *, migration_url: str | None = None) -> None:
     """Runs the missing migrations in one transaction: all of them or none.
 
     On PostgreSQL, a migration that does not get the lock of a table within seconds is rolled back and begins again, so
@@ -39,7 +39,6 @@ def upgrade(url: str, *, migration_url: str | None = None, revision: str = "head
         url: address that the service uses.
         migration_url: address of the role that owns the tables, if that is not the service's role. On PostgreSQL the
             service's role is then granted the rights that it needs (:func:`app.db.append_only.grant_to_service`).
-        revision: last revision to run; tests of past revisions stop before the newest.
 
     Raises:
         InstallationError: an address is unusable, the addresses name different databases, or a newer version of the
@@ -48,7 +47,7 @@ def upgrade(url: str, *, migration_url: str | None = None, revision: str = "head
     for attempt in range(1, _LOCK_ATTEMPTS + 1):
         try:
             with owned_by(url, migration_url=migration_url) as connection:
-                run_migrations(connection, revision)
+                run_migrations(connection)
             return
         except OperationalError as error:
             if getattr(error.orig, "sqlstate", None) != _LOCK_NOT_AVAILABLE or attempt == _LOCK_ATTEMPTS:

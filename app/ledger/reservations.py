@@ -35,7 +35,7 @@ from app.core.errors import (
     TooManyRequests,
 )
 from app.db.database import insert_rows
-from app.db.locks import lock_rows, sent_together
+from app.db.locks import sent_together
 from app.ledger import admission, chain, kept_states, populations, rules, statements, tables
 from app.ledger.admission import Admitted, AskedAmount, Budgets, Population, Refused
 from app.ledger.chain import NewEntry
@@ -90,35 +90,6 @@ class Judged:
     decision: Admitted
     rows: Mapping[str, AccountRow]
     population_ids: Mapping[str, str]
-
-
-def reserve(session: Session, parts: Sequence[NewReservation], *, actor: str) -> list[str]:
-    """Reserves every part of a job that cannot wait for an approval: all of them, or an error and none.
-
-    Two parts may be on one account if their scopes are disjoint. Accounts, then their populations, are locked in order
-    of their ids before the first is read, so that jobs on several accounts never deadlock. A job without parts reserves
-    nothing.
-
-    Args:
-        session: of the caller's transaction.
-        parts: the job's reservations.
-        actor: the key that submits the job.
-
-    Returns:
-        The reservations' ids, in the order of ``parts``.
-
-    Raises:
-        NeedsApproval: the rules of an account make the job need an approval; nothing was written.
-        GrovekeeperError: as :func:`judge` does; nothing was written.
-    """
-    lock_rows(session, (AccountRow.id, {part.account_id for part in parts}))
-    judged = judge(session, parts, actor=actor)
-    if judged.excess:
-        account_id, excess = next(iter(judged.excess.items()))
-        part = next(part for part in parts if part.account_id == account_id)
-        raise _needs_approval(judged.rows[account_id], part, excess)
-    write(session, judged)
-    return judged.reservation_ids
 
 
 def judge(session: Session, parts: Sequence[NewReservation], *, actor: str) -> Judged:
@@ -456,7 +427,11 @@ def charge_external(session: Session, new_reservation: NewReservation, *, delta:
             raise _delta_exceeded(row, spent, delta)
         details = {**(new_reservation.details or {}), "delta": accountants.delta_text(delta)}
         new_reservation = replace(new_reservation, details=details)
-    [reservation_id] = reserve(session, [new_reservation], actor=actor)
+    judged = judge(session, [new_reservation], actor=actor)
+    if judged.excess:  # an external mechanism has run: it cannot wait for an approval
+        raise _needs_approval(row, new_reservation, judged.excess[row.id])
+    write(session, judged)
+    [reservation_id] = judged.reservation_ids
     charge(session, reservation_id, actor=actor)
     return reservation_id
 

@@ -38,7 +38,7 @@ from app.services.execution import charge, run_job
 from app.services.installation import Installation
 from app.services.jobs import show_jobs
 from tests.concurrency.rule_races import RULE_RACES
-from tests.support import people
+from tests.support import people, reserving
 from tests.support.crash_scene import CELLS, EVENT, OWNER, Scene, open_installation
 from tests.support.settling import ENDS
 
@@ -67,7 +67,7 @@ class _Reservations:
         reservation = ledger.NewReservation(self._account, amount, Scope(scope), EVENT, job_id)
         try:
             with self._database.write() as session:
-                reservation_id = ledger.reserve(session, [reservation], actor="key_analyst")[0]
+                reservation_id = reserving.reserve(session, [reservation], actor="key_analyst")[0]
         except BudgetExceeded:
             return None
         self.admitted.append([job_id, amount, scope, None])
@@ -145,7 +145,7 @@ def reserve_under_moving_caps(installation: Installation, number: int, options: 
         )
         with suppress(BudgetExceeded):
             with installation.database.write() as session:
-                reservation_id = ledger.reserve(session, [new_reservation], actor="key_analyst")[0]
+                reservation_id = reserving.reserve(session, [new_reservation], actor="key_analyst")[0]
             done.append([job_id, amount])
             if chance.random() < 0.5:
                 with installation.database.write() as session:
@@ -250,7 +250,7 @@ def reserve_members(installation: Installation, number: int, options: Options) -
         new_reservations = [ledger.NewReservation(account, amount, WHOLE, EVENT, job_id) for account in account_ids]
         try:
             with installation.database.write() as session:
-                ledger.reserve(session, new_reservations, actor="key_analyst")
+                reserving.reserve(session, new_reservations, actor="key_analyst")
         except BudgetExceeded:
             return False
         admitted.append([job_id, amount, account_ids, None])

@@ -19,7 +19,7 @@ from app.services.installation import Installation
 from app.verifier.member_comparison import MemberLedger
 from app.verifier.population_replay import PopulationSummary, verify
 from tests.concurrency.conftest import Race
-from tests.support import settling
+from tests.support import reserving, settling
 from tests.support.crash_scene import EVENT, OWNER, open_account, open_installation
 from tests.support.evidence import export, verified
 
@@ -122,7 +122,7 @@ def _assert_waits_for_reservation(installation: Installation, work: Callable[[],
 
     second = Thread(target=run)
     with installation.database.write() as session:
-        ledger.reserve(session, [ledger.NewReservation("ds_1", 100, WHOLE, EVENT, "jb_1")], actor="key_a")
+        reserving.reserve(session, [ledger.NewReservation("ds_1", 100, WHOLE, EVENT, "jb_1")], actor="key_a")
         second.start()
         second.join(1.0)
         assert second.is_alive()
@@ -135,7 +135,7 @@ def test_a_reservation_waits_for_and_counts_a_reservation_on_another_member(inst
 
     def reserve_over_the_cap() -> None:
         with pytest.raises(BudgetExceeded), installation.database.write() as session:
-            ledger.reserve(session, [ledger.NewReservation("ds_4", 100, WHOLE, EVENT, "jb_2")], actor="key_a")
+            reserving.reserve(session, [ledger.NewReservation("ds_4", 100, WHOLE, EVENT, "jb_2")], actor="key_a")
 
     _assert_waits_for_reservation(installation, reserve_over_the_cap)
 
@@ -147,7 +147,7 @@ def test_the_end_of_a_reservation_waits_for_a_reservation_on_another_member(
     """Without the population's lock, both would write an entry with the same number."""
     with installation.database.write() as session:
         reservation = ledger.NewReservation("ds_4", 50, WHOLE, EVENT, "jb_0")
-        reservation_id = ledger.reserve(session, [reservation], actor="key_a")[0]
+        reservation_id = reserving.reserve(session, [reservation], actor="key_a")[0]
 
     def settle() -> None:
         with installation.database.write() as session:

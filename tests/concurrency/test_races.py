@@ -12,6 +12,7 @@ from app.privacy import accountants
 from app.privacy.partitions import HashPartition, Partitions
 from app.privacy.scope import Scope
 from tests.concurrency.conftest import Race
+from tests.support import reserving
 from tests.support.crash_scene import CELLS, EVENT, Scene, cell_balances, open_account, opened, replayed
 from tests.support.job_kinds import claimed
 
@@ -101,7 +102,7 @@ def test_a_reservation_is_settled_once(race: Race, scene: Scene) -> None:
             account, amount, Scope({"shard": (number % CELLS,)}), EVENT, f"jb_{number}"
         )
         with scene.installation.database.write() as session:
-            reservations[ledger.reserve(session, [new_reservation], actor="key_analyst")[0]] = f"jb_{number}"
+            reservations[reserving.reserve(session, [new_reservation], actor="key_analyst")[0]] = f"jb_{number}"
     results = race(scene.installation, "settle", reservations=list(reservations))
     settled = dict(event.split()[::-1] for result in results for event in result)
     assert sum(map(len, results)) == len(settled) == len(reservations)

@@ -20,6 +20,7 @@ from app.privacy.scope import WHOLE
 from app.registry import models
 from app.registry.tables import AliasMoveRow, ModelRow
 from app.services.installation import Installation
+from tests.support import reserving
 from tests.support.crash_scene import EVENT, open_account, open_installation
 from tests.support.ledger_model import replay, replay_population
 from tests.support.locks import waits_for
@@ -46,7 +47,7 @@ def installation(postgresql_database_url: str, tmp_path: Path) -> Iterator[Insta
 
 def _reserve(account: str, amount: int, job_id: str) -> Callable[[Session], str]:
     new_reservation = ledger.NewReservation(account, amount, WHOLE, EVENT, job_id)
-    return lambda session: ledger.reserve(session, [new_reservation], actor="key_analyst")[0]
+    return lambda session: reserving.reserve(session, [new_reservation], actor="key_analyst")[0]
 
 
 def _done(installation: Installation, step: Callable[[Session], str]) -> str:

@@ -18,6 +18,7 @@ from app.services.ledger.balances import show_balance
 from app.services.spending.training import show_plan
 from app.wire.datasets import DatasetIn
 from app.wire.spending import PlanIn
+from tests.support import reserving
 from tests.support.crash_scene import EVENT, OWNER, STRANGER, Scene
 from tests.support.databases import on_one_database
 
@@ -80,7 +81,7 @@ def test_a_check_and_a_declaration_agree_beside_a_population_that_spent(scene: S
     spent = json.loads(declare(_declared(**SPENT)).body)
     with scene.installation.database.write() as session:
         reservation = ledger.NewReservation(spent["id"], 7_000_000, WHOLE, EVENT, "jb_1")
-        ledger.reserve(session, [reservation], actor=OWNER.key_id)
+        reserving.reserve(session, [reservation], actor=OWNER.key_id)
     answers = []
     for call in (partial(check_declaration, scene.installation, OWNER), declare):
         try:

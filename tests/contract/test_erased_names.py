@@ -35,7 +35,7 @@ from app.verifier.dataset_replay import Summary
 from app.verifier.export_lines import NotVerified
 from app.wire.datasets import DatasetIn, DatasetOut
 from app.wire.ledger import CapIn, ExternalIn
-from tests.support import evidence
+from tests.support import evidence, reserving
 from tests.support.crash_scene import ADMIN, EVENT, OWNER, STRANGER, Scene
 from tests.support.databases import on_one_database
 from tests.support.export_writers import chained
@@ -229,7 +229,7 @@ def test_a_dataset_that_spent_nothing_hides_no_earlier_account(installation: Ins
     if ended_by != "nothing":
         with installation.database.write() as session:
             parts = [reservations.NewReservation(stated.id, 5, WHOLE, EVENT, "jb_alone")]
-            reservations.reserve(session, parts, actor=second.key_id)
+            reserving.reserve(session, parts, actor=second.key_id)
         with installation.database.write() as session:
             reservations.void_jobs(session, ["jb_alone"], actor=second.key_id)
     delete_dataset(installation, second, stated.id)

@@ -16,6 +16,7 @@ from app.ledger.populations import NewPopulation
 from app.privacy.partitions import Partitions
 from app.privacy.scope import Scope
 from app.services.installation import Installation
+from tests.support import reserving
 from tests.support.crash_scene import EVENT, OWNER
 from tests.support.databases import on_one_database
 
@@ -57,7 +58,7 @@ def _refused(session: Session, *requested: Asked) -> BudgetExceeded | None:
     ]
     nested = session.begin_nested()
     try:
-        ledger.reserve(session, new_reservations, actor="key_a")
+        reserving.reserve(session, new_reservations, actor="key_a")
     except BudgetExceeded as refused:
         return refused
     finally:
@@ -84,7 +85,7 @@ def test_disjoint_halves_of_one_member_cost_its_people_the_larger_part(session: 
 def test_both_parts_fit_exactly_where_admission_takes_both(session: Session, turned: bool) -> None:
     """For every load on half of a member, both orders of the accounts' ids, and amounts around the cap of the sum."""
     held = ledger.NewReservation("ds_1", 4, Scope({"half": (0,)}), EVENT, "jb_held")
-    ledger.reserve(session, [held], actor="key_a")
+    reserving.reserve(session, [held], actor="key_a")
     boxes: list[dict[str, tuple[int, ...]]] = [{}, {"half": (0,)}, {"half": (1,)}]
     outcomes = set()
     for box, one, two in itertools.product(boxes, (1, 2, 5, 7, 11), (1, 4, 5, 6)):

@@ -22,7 +22,7 @@ from app.services.installation import Installation
 from app.services.ledger import history
 from app.services.ledger.history import Search
 from app.services.pagination import PageRequest
-from tests.support import settling
+from tests.support import reserving, settling
 from tests.support.crash_scene import EVENT, OWNER, Scene, cell_balances, open_account
 from tests.support.databases import on_one_database
 
@@ -44,7 +44,7 @@ def _reserve(installation: Installation, job_id: str, amount: int, scope: Scope 
         account_id=ACCOUNT, amount=amount, scope=Scope(scope or {}), event=EVENT, job_id=job_id
     )
     with installation.database.write() as session:
-        return ledger.reserve(session, [new_reservation], actor="key_analyst")[0]
+        return reserving.reserve(session, [new_reservation], actor="key_analyst")[0]
 
 
 def _settle(installation: Installation, end: End, reservation_id: str) -> None:
@@ -106,7 +106,7 @@ def test_every_step_of_a_reservation_says_its_details(installation: Installation
         account_id=ACCOUNT, amount=1, scope=WHOLE, event=EVENT, job_id="jb_1", details=details
     )
     with installation.database.write() as session:
-        reservation_id = ledger.reserve(session, [new_reservation], actor="key_analyst")[0]
+        reservation_id = reserving.reserve(session, [new_reservation], actor="key_analyst")[0]
     _settle(installation, end, reservation_id)
     with installation.database.read() as session:
         steps = tables.entries(session, ACCOUNT, after=1, limit=9)
@@ -165,7 +165,7 @@ def test_accounts_and_reservations_that_are_not_there_are_not_found(installation
     new_reservation = ledger.NewReservation(account_id="ds_none", amount=1, scope=WHOLE, event=EVENT, job_id="jb_1")
     with installation.database.write() as session:
         with pytest.raises(NotFound, match="no such account"):
-            ledger.reserve(session, [new_reservation], actor="key_analyst")
+            reserving.reserve(session, [new_reservation], actor="key_analyst")
         with pytest.raises(NotFound, match="no such account"):
             statements.balance(session, "ds_none")
         for end, _ in ENDS:
@@ -192,7 +192,7 @@ def test_accounts_do_not_see_one_another(installation: Installation) -> None:
         new_reservation = ledger.NewReservation(
             account_id="ds_other", amount=CAP, scope=WHOLE, event=EVENT, job_id="jb_1"
         )
-        ledger.reserve(session, [new_reservation], actor="key_analyst")
+        reserving.reserve(session, [new_reservation], actor="key_analyst")
         assert [entry.sequence for entry in tables.entries(session, "ds_other", after=0, limit=9)] == [1, 2]
     assert _kinds(installation) == ["open", "reserve"]
 

@@ -10,7 +10,7 @@ from app.ledger import reservations as ledger
 from app.privacy.partitions import ColumnPartition, EpochPartition, HashPartition, Partitions
 from app.privacy.scope import Scope
 from app.services.installation import Installation
-from tests.support import settling
+from tests.support import reserving, settling
 from tests.support.crash_scene import EVENT, open_account
 
 ACCOUNT = "ds_account"
@@ -32,7 +32,7 @@ def installation(installation: Installation) -> Installation:
 def _reserve(installation: Installation, job_id: str, amount: int, **scope: tuple[int | str, ...]) -> str:
     new_reservation = ledger.NewReservation(ACCOUNT, amount, Scope(scope), EVENT, job_id)
     with installation.database.write() as session:
-        return ledger.reserve(session, [new_reservation], actor="key_analyst")[0]
+        return reserving.reserve(session, [new_reservation], actor="key_analyst")[0]
 
 
 def _boxes(installation: Installation) -> list[tuple[Scope, int, int]]:
@@ -88,7 +88,7 @@ def test_a_box_of_every_hash_cell_is_kept(installation: Installation) -> None:
     with installation.database.write() as session:
         for number in range(2):
             new_reservation = ledger.NewReservation("ds_wide", 50, Scope({"shard": cells}), EVENT, f"jb_{number}")
-            ledger.reserve(session, [new_reservation], actor="key_analyst")
+            reserving.reserve(session, [new_reservation], actor="key_analyst")
         assert statements.balance(session, "ds_wide").remaining == 0
 
 
@@ -122,7 +122,7 @@ def test_scopes_of_cancelled_jobs_leave_the_process(installation: Installation) 
 
     def reserve(session: Session, job_id: str, *cells: int) -> str:
         new_reservation = ledger.NewReservation("ds_wide", 3, Scope({"shard": cells}), EVENT, job_id)
-        return ledger.reserve(session, [new_reservation], actor="key_analyst")[0]
+        return reserving.reserve(session, [new_reservation], actor="key_analyst")[0]
 
     def shown() -> tuple[object, object, int]:
         with installation.database.read() as session:
@@ -172,7 +172,7 @@ def test_the_largest_amounts_overflow_in_no_bound(installation: Installation, mo
 
     def reserve(session: Session, amount: int, scope: Scope) -> None:
         new_reservation = ledger.NewReservation("ds_large", amount, Scope(scope), EVENT, f"jb_{len(_jobs)}")
-        ledger.reserve(session, [new_reservation], actor="key_analyst")
+        reserving.reserve(session, [new_reservation], actor="key_analyst")
         _jobs.append(new_reservation)
 
     _jobs: list[ledger.NewReservation] = []

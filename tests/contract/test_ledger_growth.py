@@ -12,6 +12,7 @@ from app.services.ledger.heads import checkpoint_of
 from app.verifier.checkpoints import ORIGIN, Checkpoint
 from app.verifier.dataset_replay import verify
 from benchmarks.ledger_growth import OWNER, Filler, hourly, opened
+from tests.support import reserving
 
 
 def test_a_filled_ledger_is_one_that_the_service_could_have_written(sqlite_database_url: str, tmp_path: Path) -> None:
@@ -22,7 +23,7 @@ def test_a_filled_ledger_is_one_that_the_service_could_have_written(sqlite_datab
             new_reservation = ledger.NewReservation(
                 grown.account, 1, WHOLE, {"type": "sequential/1", "parts": []}, f"jb_own_{size}"
             )
-            ledger.reserve(session, [new_reservation], actor="key_owner")
+            reserving.reserve(session, [new_reservation], actor="key_owner")
     with grown.database.read() as session:
         head = checkpoint_of(session, grown.account, statements.size(session, grown.account))
         balance = statements.balance(session, grown.account)

@@ -24,6 +24,7 @@ from app.ledger import chain, populations, statements, tables
 from app.ledger import reservations as ledger
 from app.privacy.scope import WHOLE, Scope
 from app.services.installation import Installation
+from tests.support import reserving
 from tests.support.crash_scene import EVENT, OWNER, Scene, open_account, open_installation
 from tests.support.databases import on_one_database
 from tests.support.population_accounts import said
@@ -61,7 +62,7 @@ def _reservations(job_id: str, amounts: dict[str, int]) -> list[ledger.NewReserv
 
 def _reserve(installation: Installation, job_id: str, amounts: dict[str, int]) -> list[str]:
     with installation.database.write() as session:
-        return ledger.reserve(session, _reservations(job_id, amounts), actor="key_analyst")
+        return reserving.reserve(session, _reservations(job_id, amounts), actor="key_analyst")
 
 
 def _kinds(installation: Installation, account_id: str) -> list[str]:
@@ -88,18 +89,6 @@ def test_one_account_that_refuses_is_named_and_the_other_keeps_nothing(installat
 
 
 @on_one_database
-def test_the_accounts_of_all_parts_are_locked_before_one_is_judged(
-    installation: Installation, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """On SQLite, nothing is locked, so that what is asked for is compared; PostgreSQL: ``test_lock_order.py``."""
-    lock, judge, steps = ledger.lock_rows, ledger.judge, list[object]()
-    monkeypatch.setattr(ledger, "lock_rows", lambda session, *rows: (steps.append(rows), lock(session, *rows)))
-    monkeypatch.setattr(ledger, "judge", lambda *it, **by: (steps.append("judge"), judge(*it, **by))[1])
-    _reserve(installation, "jb_1", {SECOND: 30, FIRST: 20, THIRD: 10})
-    assert steps == [((tables.AccountRow.id, {*ACCOUNTS}),), "judge"]
-
-
-@on_one_database
 @pytest.mark.parametrize("ruled", [0, 1])
 def test_the_account_whose_rules_ask_for_an_approval_is_named_with_its_own_part(scene: Scene, ruled: int) -> None:
     pair = Pair.beside(scene)
@@ -110,11 +99,8 @@ def test_the_account_whose_rules_ask_for_an_approval_is_named_with_its_own_part(
         ledger.NewReservation(each.dataset_id, tenth * 10**8, WHOLE, EVENT, "jb_1")
         for each, tenth in zip(scenes, tenths, strict=True)
     ]
-    with scene.installation.database.write() as session, pytest.raises(NeedsApproval) as refused:
-        ledger.reserve(session, parts, actor=OWNER.key_id)
-    assert (refused.value.dataset, refused.value.requested) == (scenes[ruled].dataset_id, "0.6")
-    assert refused.value.what_fits() == "0.5"
-    assert pair.kinds_of("jb_1") == ([], [])
+    with scene.installation.database.write() as session:
+        assert ledger.judge(session, parts, actor=OWNER.key_id).excess == {scenes[ruled].dataset_id: 10**8}
 
 
 @on_one_database
@@ -139,7 +125,7 @@ def test_the_rules_of_each_account_of_a_job_refuse_its_own_part(
         for each, tenth in zip(scenes, tenths, strict=True)
     ]
     with scene.installation.database.write() as session, pytest.raises(QuotaExceeded) as refused:
-        ledger.reserve(session, parts, actor=OWNER.key_id)
+        reserving.reserve(session, parts, actor=OWNER.key_id)
     assert (refused.value.dataset, refused.value.requested) == (scenes[ruled].dataset_id, "0.6")
     assert refused.value.what_fits() == fits
     assert pair.kinds_of("jb_1") == ([], [])
@@ -149,10 +135,10 @@ def test_the_rules_of_each_account_of_a_job_refuse_its_own_part(
 def test_what_fits_without_an_approval_is_nothing_where_the_key_is_above_already(scene: Scene) -> None:
     parts = [ledger.NewReservation(scene.dataset_id, 6 * 10**8, WHOLE, EVENT, f"jb_{n}") for n in range(2)]
     with scene.installation.database.write() as session:
-        ledger.reserve(session, parts[:1], actor=OWNER.key_id)
+        reserving.reserve(session, parts[:1], actor=OWNER.key_id)
     set_rules(scene, approval_above="0.5")
     with scene.installation.database.write() as session, pytest.raises(NeedsApproval) as refused:
-        ledger.reserve(session, parts[1:], actor=OWNER.key_id)
+        ledger.charge_external(session, replace(parts[1], job_id=None), actor=OWNER.key_id)
     assert refused.value.what_fits() == "0"
 
 
@@ -166,7 +152,7 @@ def test_accounts_are_read_anew_under_their_locks(installation: Installation) ->
             execution_options={"synchronize_session": False},
         )
         with pytest.raises(BalanceMismatch):
-            ledger.reserve(session, _reservations("jb_1", {FIRST: 1}), actor="key_analyst")
+            reserving.reserve(session, _reservations("jb_1", {FIRST: 1}), actor="key_analyst")
         assert earlier.last_hash == "0" * 64
         session.rollback()
 
@@ -216,7 +202,7 @@ def test_each_account_of_a_job_holds_few_reservations_and_lists_few_cells(
     parts = _reservations("jb_3", {FIRST: 1, SECOND: 1})
     parts[1] = replace(parts[1], scope=Scope({"shard": (0, 1)}))
     with installation.database.write() as session, pytest.raises(TooManyCells) as refused:
-        ledger.reserve(session, parts, actor="key_analyst")
+        reserving.reserve(session, parts, actor="key_analyst")
     assert refused.value.dataset == SECOND
 
 
@@ -280,7 +266,7 @@ def test_both_parts_of_a_job_on_one_account_come_to_its_end(
     first, second = (_reservations("jb_1", {FIRST: amount})[0] for amount in (20, 21))
     parts = [replace(first, scope=Scope({"shard": (0,)})), replace(second, scope=Scope({"shard": (1,)}))]
     with installation.database.write() as session:
-        ledger.reserve(session, parts, actor="key_analyst")
+        reserving.reserve(session, parts, actor="key_analyst")
     end(installation, "jb_1")
     with installation.database.read() as session:
         ends = [entry for entry in tables.entries(session, FIRST, after=1, limit=9) if entry.kind.value == kind]

@@ -12,6 +12,7 @@ from app.privacy import accountants
 from app.privacy.partitions import HashPartition, Partitions
 from app.privacy.scope import WHOLE
 from app.services.installation import Installation
+from tests.support import reserving
 from tests.support.crash_scene import EVENT
 
 ACCOUNT = "ds_account"
@@ -40,7 +41,7 @@ def opened(installation: Installation, accountant: str, *, cap: int | None = Non
 def reserved(installation: Installation, job_id: str, amount: int, *, delta: Fraction | None = DELTA) -> str:
     new_reservation = ledger.NewReservation(ACCOUNT, amount, WHOLE, EVENT, job_id, delta)
     with installation.database.write() as session:
-        return ledger.reserve(session, [new_reservation], actor="key_analyst")[0]
+        return reserving.reserve(session, [new_reservation], actor="key_analyst")[0]
 
 
 def charged(installation: Installation, job_id: str, amount: int) -> None:

@@ -14,7 +14,7 @@ from sqlalchemy.orm import Session
 from app.core import amounts, limits
 from app.core.errors import BudgetExceeded
 from app.ledger import accounts, chain, kept_states, reservations, tables
-from app.ledger.reservations import NewReservation, reserve
+from app.ledger.reservations import NewReservation
 from app.privacy import accountants, events
 from app.privacy.accountants.accountant import steps_up
 from app.privacy.events import Adjacency
@@ -28,6 +28,7 @@ from app.verifier.export_lines import MAX_LINE_BYTES
 from tests.support.crash_scene import EVENT
 from tests.support.databases import on_one_database
 from tests.support.evidence import export
+from tests.support.reserving import reserve
 
 UNIT = {"column": None, "max_rows": 1}
 LEAVES = {

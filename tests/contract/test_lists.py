@@ -14,7 +14,7 @@ from app.datasets import catalog
 from app.jobs.queue import JobFilter
 from app.jobs.tables import JobRow
 from app.ledger import admission, statements
-from app.ledger.reservations import NewReservation, reserve
+from app.ledger.reservations import NewReservation
 from app.privacy.joint_loads import Loads
 from app.privacy.numbering import Boxes
 from app.privacy.partitions import Partitions
@@ -38,6 +38,7 @@ from tests.support import job_kinds, people
 from tests.support.crash_scene import ADMIN, DELTA, EVENT, OWNER, STRANGER, Scene
 from tests.support.databases import on_one_database
 from tests.support.job_kinds import evaluated
+from tests.support.reserving import reserve
 from tests.support.ruled import grant, set_rules
 
 RULES = {

@@ -29,7 +29,7 @@ from app.webhooks import outbox
 from app.wire.datasets import DatasetIn
 from app.wire.ledger import CapIn
 from app.wire.rules import WebhookIn, WebhookRotationIn
-from tests.support import settling
+from tests.support import reserving, settling
 from tests.support.crash_scene import ADMIN, EVENT, OWNER, Scene, opened
 from tests.support.job_kinds import claimed
 from tests.support.locks import Lock, assert_locks_in_order
@@ -104,9 +104,8 @@ def _assert_order(pair: Pair, use_case: Callable[[], object], locks: list[Lock])
 def _holding(scene: Scene, account_id: str) -> str:
     """A reservation without a row of a job."""
     with scene.installation.database.write() as session:
-        return ledger.reserve(session, [ledger.NewReservation(account_id, 5, WHOLE, EVENT, "jb_alone")], actor="key_a")[
-            0
-        ]
+        part = ledger.NewReservation(account_id, 5, WHOLE, EVENT, "jb_alone")
+        return reserving.reserve(session, [part], actor="key_a")[0]
 
 
 @pytest.mark.parametrize("is_crossed", [False, True])
@@ -128,7 +127,7 @@ def test_the_lock_order_of_reservations_on_two_accounts(pair: Pair, is_crossed: 
 
     def reserve() -> None:
         with pair.first.installation.database.write() as session:
-            ledger.reserve(session, reservations, actor="key_a")
+            reserving.reserve(session, reservations, actor="key_a")
 
     _assert_order(pair, reserve, _accounts(*_ids(pair)) + _populations(*POPULATIONS))
 

@@ -12,6 +12,7 @@ from app.ledger.tables import BlockRow
 from app.privacy.scope import WHOLE
 from app.services.installation import Installation
 from app.verifier import merkle_tree
+from tests.support import reserving
 from tests.support.crash_scene import EVENT, open_account
 
 ACCOUNT = "ds_account"
@@ -34,7 +35,7 @@ def _reserve(session: Session, number: int) -> None:
     new_reservation = ledger.NewReservation(
         account_id=ACCOUNT, amount=1, scope=WHOLE, event=EVENT, job_id=f"jb_{number}"
     )
-    ledger.reserve(session, [new_reservation], actor="key_analyst")
+    reserving.reserve(session, [new_reservation], actor="key_analyst")
 
 
 def _leaves(session: Session) -> list[bytes]:

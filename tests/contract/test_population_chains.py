@@ -18,7 +18,7 @@ from app.privacy.scope import WHOLE, Scope
 from app.services.installation import Installation
 from app.verifier.member_comparison import MemberLedger
 from app.verifier.population_replay import verify
-from tests.support import settling
+from tests.support import reserving, settling
 from tests.support.crash_scene import ADMIN, EVENT, OWNER
 from tests.support.evidence import export, verified
 from tests.support.population_accounts import PURE, ZCDP, account, join, opened, reserve, said
@@ -92,7 +92,7 @@ def test_a_job_on_two_members_writes_two_loads_and_its_end_writes_two_more(insta
     with installation.database.write() as session:
         opened(session, "ds_1", "ds_2")
         reservations = [ledger.NewReservation(each, 20, WHOLE, EVENT, "jb_1") for each in ("ds_2", "ds_1")]
-        ledger.reserve(session, reservations, actor="key_a")
+        reserving.reserve(session, reservations, actor="key_a")
         ledger.void_jobs(session, ["jb_1"], actor="key_a")
         loads_of = [
             (entry.details["member"]["dataset"], entry.amount)
@@ -213,7 +213,7 @@ def test_a_bound_is_never_more_than_what_follows_from_the_load_before(
             scope = {name: tuple(sorted(cells)) for name, cells in box.items()}
             with suppress(BudgetExceeded):
                 new_reservation = ledger.NewReservation(f"ds_{number % 2 + 1}", 9, Scope(scope), EVENT, f"jb_{number}")
-                ledger.reserve(session, [new_reservation], actor="key_a")
+                reserving.reserve(session, [new_reservation], actor="key_a")
                 n_admitted += 1
         assert not statements.balance(session, "ds_1").is_exact
         assert 2 < n_admitted < 60
@@ -232,11 +232,11 @@ def test_boxes_that_do_not_meet_are_one_load_even_where_they_are_not_composed(
         join(session, "ds_1")
         for cell in (0, 1):
             new_reservation = ledger.NewReservation("ds_1", 5, Scope({"a": (0,), "b": (cell,)}), EVENT, f"jb_{cell}")
-            ledger.reserve(session, [new_reservation], actor="key_a")
+            reserving.reserve(session, [new_reservation], actor="key_a")
         balance = statements.balance(session, "ds_1")
         assert (balance.charged + balance.reserved, balance.is_exact) == (10, False)
         assert verified(session, "pop_a").together == 5
         new_reservation = ledger.NewReservation("ds_1", 1, Scope({"a": (1,), "b": (2,)}), EVENT, "jb_2")
-        settling.void(session, ledger.reserve(session, [new_reservation], actor="key_a")[0], actor="key_a")
+        settling.void(session, reserving.reserve(session, [new_reservation], actor="key_a")[0], actor="key_a")
         assert said(session)[2:] == [("load", 5)] * 4, "what is given back raises no load"
         verified(session, "pop_a")

@@ -17,6 +17,7 @@ from app.ledger.populations import NewPopulation
 from app.privacy.partitions import Partitions
 from app.privacy.scope import WHOLE, Scope
 from app.services.installation import Installation
+from tests.support import reserving
 from tests.support.crash_scene import EVENT, OWNER
 from tests.support.evidence import verified
 from tests.support.settling import ENDS
@@ -40,7 +41,7 @@ def opened(session: Session, *, cap: int, members: Sequence[str] = NAMES) -> Non
 
 
 def reserve(session: Session, name: str, amount: int, job: str, scope: dict[str, tuple[int, ...]]) -> str:
-    return ledger.reserve(session, [ledger.NewReservation(name, amount, Scope(scope), EVENT, job)], actor="key_a")[0]
+    return reserving.reserve(session, [ledger.NewReservation(name, amount, Scope(scope), EVENT, job)], actor="key_a")[0]
 
 
 def recomputed(session: Session) -> dict[str, MemberTotal]:
@@ -90,7 +91,7 @@ def test_a_job_on_a_member_and_on_another_account_reads_each_membership_by_the_a
     with installation.database.write() as session:
         opened(session, cap=50, members=[member])
     with installation.database.write() as session:
-        ledger.reserve(session, both, actor="key_a")
+        reserving.reserve(session, both, actor="key_a")
     for name, amount in ((other, 30), (member, 5)):  # what the first job has read of an account holds for the next one
         with installation.database.write() as session:
             reserve(session, name, amount, f"jb_{name}", {})

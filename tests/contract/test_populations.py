@@ -17,7 +17,7 @@ from app.ledger.populations import NewPopulation
 from app.privacy.partitions import Partitions
 from app.privacy.scope import WHOLE, Scope
 from app.services.installation import Installation
-from tests.support import settling
+from tests.support import reserving, settling
 from tests.support.crash_scene import EVENT, OWNER
 
 SHARDS = [{"name": "shard", "kind": "hash", "cells": 2}]
@@ -53,7 +53,7 @@ def member(session: Session, number: int, like: accounts.NewAccount = PURE, **ch
 
 def reserve(session: Session, account_id: str, amount: int, job: str, *shards: int) -> str:
     scope = {"shard": shards} if shards else {}
-    return ledger.reserve(
+    return reserving.reserve(
         session, [ledger.NewReservation(account_id, amount, Scope(scope), EVENT, job)], actor="key_a"
     )[0]
 
@@ -389,10 +389,10 @@ def test_jobs_on_two_members_take_from_one_cap(session: Session) -> None:
     one, two = member(session, 1), member(session, 2)
     reservations = [ledger.NewReservation(each, 51, WHOLE, EVENT, "jb_1") for each in (two, one)]
     with pytest.raises(BudgetExceeded) as refused, session.begin_nested():
-        ledger.reserve(session, reservations, actor="key_a")
+        reserving.reserve(session, reservations, actor="key_a")
     assert refused.value.population == "patients"
     reservations = [dataclasses.replace(each, amount=50) for each in reservations]
-    ledger.reserve(session, reservations, actor="key_a")
+    reserving.reserve(session, reservations, actor="key_a")
     assert population(session, one).reserved == 100
 
 
@@ -402,7 +402,7 @@ def test_a_share_of_delta_counts_with_the_delta_that_was_asked(session: Session)
     one = member(session, 1, ZCDP, cap=10**12)
     new_reservation = ledger.NewReservation(one, 10**10, WHOLE, EVENT, "jb_1", delta=Fraction(1, 10**3))
     with pytest.raises(BudgetExceeded) as refused:
-        ledger.reserve(session, [new_reservation], actor="key_a")
+        reserving.reserve(session, [new_reservation], actor="key_a")
     assert refused.value.population == "patients"
     assert Fraction(refused.value.largest_that_fits) > 0
 
@@ -419,9 +419,9 @@ def test_a_refusal_says_of_the_sum_that_it_names_whether_it_is_exact(
     for number in range(2):
         box = {"a": (number,), "b": (number, 3)}
         new_reservation = ledger.NewReservation(entangled, 20, Scope(box), EVENT, f"jb_{number}")
-        ledger.reserve(session, [new_reservation], actor="key_a")
+        reserving.reserve(session, [new_reservation], actor="key_a")
     for account_id in (simple, entangled):
         with pytest.raises(BudgetExceeded) as refused:
-            ledger.reserve(session, [ledger.NewReservation(account_id, 101, WHOLE, EVENT, "jb_x")], actor="key_a")
+            reserving.reserve(session, [ledger.NewReservation(account_id, 101, WHOLE, EVENT, "jb_x")], actor="key_a")
         assert (refused.value.population is None) == (refused_for == "own")
         assert refused.value.exact is (refused_for == "own" and account_id == simple)

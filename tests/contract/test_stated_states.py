@@ -26,6 +26,7 @@ from app.services.installation import Installation
 from app.verifier import dataset_replay
 from app.verifier.export_lines import NotVerified
 from tests.support import population_accounts as members
+from tests.support import reserving
 from tests.support.crash_scene import EVENT
 from tests.support.databases import on_one_database
 from tests.support.evidence import export
@@ -49,7 +50,7 @@ def reserve(
     session: Session, scope: Scope, job: str, amount: int = 1, *, account: str = "ds_a", key: str = "key_a"
 ) -> None:
     part = ledger.NewReservation(account, amount, Scope(scope), EVENT, job, details={"purpose": "a test"})
-    ledger.reserve(session, [part], actor=key)
+    reserving.reserve(session, [part], actor=key)
 
 
 def entries_of(session: Session) -> list[Entry]:
@@ -337,7 +338,7 @@ def test_parts_of_one_job_and_external_mechanisms_count_together(
     monkeypatch.setattr(limits, "MAX_LISTED_CELLS", 1)
     parts = [ledger.NewReservation("ds_a", 1, Scope({"shard": (cell,)}), EVENT, "jb_1") for cell in (0, 1)]
     with pytest.raises(TooManyCells), account.database.write() as session:
-        ledger.reserve(session, parts, actor="key_a")
+        reserving.reserve(session, parts, actor="key_a")
     details = {"attested_by": "key_a", "description": "a mean", "per": "row"}
     part = ledger.NewReservation("ds_a", 1, Scope({"shard": (0, 1)}), EVENT, None, details=details)
     with pytest.raises(TooManyCells), account.database.write() as session:

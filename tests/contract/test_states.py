@@ -25,7 +25,7 @@ from app.privacy.scope import WHOLE, Scope
 from app.services.installation import Installation
 from app.verifier import dataset_replay, population_replay
 from app.verifier.export_lines import NotVerified
-from tests.support import people
+from tests.support import people, reserving
 from tests.support import population_accounts as members
 from tests.support.crash_scene import Scene, open_installation
 from tests.support.databases import MigratedDatabase, on_one_database
@@ -245,7 +245,7 @@ def test_an_entry_of_another_account_or_job_reserves_nothing_here(accounts: Inst
         name = "ds_b" if other == "another account" else "ds_a"
         job_id = "jb_open" if name == "ds_b" else "jb_x"
         part = ledger.NewReservation(name, 10, Scope({"shard": (0,)}), members.EVENT, job_id)
-        ledger.reserve(session, [part], actor="key_a")
+        reserving.reserve(session, [part], actor="key_a")
     with accounts.database.write() as session:
         session.execute(_on(ReservationRow, "ds_a").where(ReservationRow.job_id == "jb_open").values(scope=_SHARD))
     with pytest.raises(BalanceMismatch) as refused, accounts.database.write() as session:
@@ -260,7 +260,7 @@ def test_two_parts_of_a_job_keep_their_scopes(accounts: Installation) -> None:
     with accounts.database.write() as session:
         pairs = zip(scopes, events, strict=True)
         parts = [ledger.NewReservation("ds_a", 10, Scope(scope), event, "jb_x") for scope, event in pairs]
-        ids = ledger.reserve(session, parts, actor="key_a")
+        ids = reserving.reserve(session, parts, actor="key_a")
     with accounts.database.write() as session:
         for own, scope in zip(ids, reversed(scopes), strict=True):
             session.execute(update(ReservationRow).where(ReservationRow.id == own).values(scope=scope))
@@ -351,7 +351,7 @@ def test_every_account_of_a_transaction_is_kept_as_it_left_it(
         with accounts.database.write() as session:
             names = ("ds_a", "ds_c", "ds_b")
             each = [ledger.NewReservation(account, 1, WHOLE, members.EVENT, name) for account in names]
-            ledger.reserve(session, each, actor="key_a")
+            reserving.reserve(session, each, actor="key_a")
     assert taken == []
 
 

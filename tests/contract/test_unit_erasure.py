@@ -16,7 +16,7 @@ from app.privacy.scope import WHOLE
 from app.services.datasets.erase import delete_dataset, erase_unit
 from app.services.installation import Installation
 from app.services.ledger.heads import open_log
-from tests.support import people
+from tests.support import people, reserving
 from tests.support.crash_scene import ADMIN, EVENT, OWNER
 from tests.support.databases import on_one_database
 from tests.support.uploads import store_table, stored_table
@@ -148,7 +148,7 @@ def test_an_erased_row_does_not_give_its_place_back(installation: Installation, 
 def test_nothing_is_refunded(installation: Installation, dataset: str) -> None:
     with installation.database.write() as session:
         new_reservation = ledger.NewReservation(dataset, 10**9, WHOLE, EVENT, "jb_1")
-        ledger.charge(session, ledger.reserve(session, [new_reservation], actor="key_a")[0], actor="worker")
+        ledger.charge(session, reserving.reserve(session, [new_reservation], actor="key_a")[0], actor="worker")
         before = (
             tables.entries(session, dataset, after=0, limit=9),
             statements.balance(session, dataset),

@@ -40,7 +40,7 @@ from app.services.backup.move import move_database
 from app.services.backup.restore import restore_backup
 from app.verifier import control_export, dataset_replay
 from app.verifier.merkle_tree import GrowingTree
-from tests.support import snapshot
+from tests.support import reserving, snapshot
 from tests.support.crash_scene import EVENT
 from tests.support.databases import CopiedDatabase, EmptyDatabase
 from tests.support.evidence import export, verified
@@ -277,7 +277,8 @@ def test_the_ledger_can_be_used_after_the_move(writable: Database) -> None:
     assert before.reserved >= waiting.amount
     with writable.write() as session:
         ledger.charge(session, waiting.id, actor="worker")
-        ledger.reserve(session, [ledger.NewReservation(waiting.account_id, 5, WHOLE, EVENT, "jb_later")], actor="key_a")
+        later = ledger.NewReservation(waiting.account_id, 5, WHOLE, EVENT, "jb_later")
+        reserving.reserve(session, [later], actor="key_a")
     with writable.read() as session:
         after = statements.balance(session, waiting.account_id)
         members = verified(session, population).members

@@ -15,13 +15,14 @@ from app.core import limits
 from app.core.errors import BudgetExceeded
 from app.ledger import accounts, chain, kept_states, tables
 from app.ledger import reservations as ledger
-from app.ledger.reservations import NewReservation, reserve
+from app.ledger.reservations import NewReservation
 from app.privacy.partitions import EpochPartition, HashPartition, Partitions
 from app.privacy.scope import Cell, Scope
 from app.services.installation import Installation
 from app.verifier import dataset_replay
 from tests.support.crash_scene import EVENT
 from tests.support.evidence import export
+from tests.support.reserving import reserve
 
 DOMAINS: dict[str, tuple[Cell, ...]] = {"a": (0, 1, 2, 3), "b": (0, 1, 2, 3), "c": ("ep_m", "ep_k", "ep_x", "ep_a")}
 CELLS = [dict(zip(DOMAINS, cell, strict=True)) for cell in product(*DOMAINS.values())]

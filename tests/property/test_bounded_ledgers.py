@@ -20,6 +20,7 @@ from app.privacy.scope import Scope
 from app.services.installation import Installation
 from app.verifier import dataset_replay, joint_bounds, joint_cells, result_text
 from tests.support import population_accounts as members
+from tests.support import reserving
 from tests.support.crash_scene import EVENT
 from tests.support.evidence import export, verified
 
@@ -113,7 +114,7 @@ def _scope(chance: random.Random) -> Scope:
 def _admits(session: Session, reservation: NewReservation, waiting: list[str]) -> bool:
     try:
         with session.begin_nested():
-            ledger.reserve(session, [reservation], actor="key_analyst")
+            reserving.reserve(session, [reservation], actor="key_analyst")
     except BudgetExceeded:
         return False
     assert reservation.job_id is not None

@@ -25,6 +25,7 @@ from app.services.installation import Installation
 from app.verifier import dataset_replay as verifier
 from app.verifier import population_replay
 from app.verifier.member_comparison import MemberLedger
+from tests.support import reserving
 from tests.support.crash_scene import DELTA, EVENT
 from tests.support.ledger_model import (
     Job,
@@ -415,7 +416,7 @@ class World:
 
 def _reserve(session: Session, reservations: list[ledger.NewReservation]) -> None:
     """Reserves as a request for a job does: judged, reserved in memory, written."""
-    ledger.reserve(session, reservations, actor="key_analyst")
+    reserving.reserve(session, reservations, actor="key_analyst")
 
 
 def _fits(session: Session, reservations: list[ledger.NewReservation]) -> bool:

@@ -11,6 +11,7 @@ from app.ledger import reservations as ledger
 from app.ledger.populations import NewPopulation
 from app.privacy.partitions import Partitions
 from app.privacy.scope import Scope
+from tests.support import reserving
 from tests.support.crash_scene import EVENT, OWNER
 
 SHARDS = Partitions.from_json([{"name": "shard", "kind": "hash", "cells": 3}])
@@ -45,7 +46,7 @@ def join(session: Session, name: str) -> None:
 def reserve(session: Session, name: str, amount: int, job: str, *shards: int) -> str:
     """Reserves steps for a job, on the given cells or on all cells."""
     scope = {"shard": shards} if shards else {}
-    return ledger.reserve(session, [ledger.NewReservation(name, amount, Scope(scope), EVENT, job)], actor="key_a")[0]
+    return reserving.reserve(session, [ledger.NewReservation(name, amount, Scope(scope), EVENT, job)], actor="key_a")[0]
 
 
 def said(session: Session, name: str = "pop_a") -> list[tuple[str, int]]:
