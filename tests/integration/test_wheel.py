@@ -53,7 +53,7 @@ def test_it_holds_the_package_its_types_and_its_migrations_and_nothing_else(whee
         "grovekeeper_client/py.typed",
         "app/py.typed",
         "app/_migrations/env.py",
-        "app/_migrations/versions/0001_schema.py",
+        "app/_migrations/versions/0100_first.py",
     } <= names
     assert {name.split("/")[0] for name in names if ".dist-info/" not in name} == {
         "app",
