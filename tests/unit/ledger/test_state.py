@@ -1,6 +1,7 @@
 """The fold of the entries, without a database: every field after every kind of entry, and every refusal."""
 
 import dataclasses
+import json
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any
@@ -79,7 +80,7 @@ def test_every_step_of_a_reservation_moves_its_own_amounts() -> None:
     state = spent()
     assert state.totals == {FIRST.digest: (5, 0), SECOND.digest: (0, 5)}
     assert state.scopes == {FIRST.digest: FIRST, SECOND.digest: SECOND}
-    assert state.reservations == Counter({("jb_c", SECOND.digest, 5): 1})
+    assert dict(state.reservations) == {("jb_c", SECOND.digest, 5): 1}
     assert state.sources == {FIRST.digest: Source(2, "key_a", 1), SECOND.digest: Source(4, "key_a", 3)}
     assert (state.scopes_size, state.deltas) == (2 + 4, {FIRST.digest: SPENT})
     assert state.widened == {("shard", 0): 5, ("shard", 1): 5, ("shard", 2): 5}
@@ -91,7 +92,7 @@ def test_every_step_of_a_reservation_moves_its_own_amounts() -> None:
     state = step(state, "charge", 3, FIRST, details={"delta": "0.0000001"})
     assert (state.totals[FIRST.digest], state.deltas) == ((8, 0), {FIRST.digest: 2 * SPENT})
     state = step(state, "expire", 5, SECOND, job_id="jb_c")
-    assert (state.scopes, state.scopes_size, state.reservations) == ({FIRST.digest: FIRST}, 2, Counter())
+    assert (state.scopes, state.scopes_size, dict(state.reservations)) == ({FIRST.digest: FIRST}, 2, {})
     assert state.sources.keys() == state.totals.keys() == {FIRST.digest}
 
 
@@ -102,6 +103,44 @@ def test_the_bound_adds_the_largest_amounts_of_each_partition_up() -> None:
     assert state.bound == 11
     state = step(state, "reserve", 2, WHOLE, job_id="jb_d")
     assert (state.bound, state.widened["", ""]) == (13, 2)
+    state = step(state, "reserve", 1, Scope({"shard": [2]}), job_id="jb_e")
+    assert state.bound == 13
+    state = step(state, "reserve", 1, Scope({"shard": [1, 2, 3], "site": [1]}), job_id="jb_f")
+    assert (state.bound, state.widened["site", 1]) == (14, 5), "a smaller share of the sites than of the shards"
+
+
+def test_a_state_advances_by_several_entries_at_once() -> None:
+    before = opened()
+    entries = [entry(before, "reserve", 5)]
+    entries.append(entry(before.advanced(entries), "reserve", 3))
+    assert before.advanced(entries).totals == {WHOLE.digest: (0, 8)}
+
+
+def test_losses_of_delta_on_two_scopes_stay_apart() -> None:
+    state, third = opened(), Scope({"shard": [3]})
+    for scope, delta in ((FIRST, "0.00000001"), (third, "0.00000003"), (third, "0.00000004")):
+        state = step(step(state, "reserve", 1, scope), "charge", 1, scope, details={"at": "0", "delta": delta})
+    assert state.deltas == {FIRST.digest: 10**10, third.digest: 7 * 10**10}
+    assert state.tightest_delta(WHOLE).charged == 7 * 10**10
+    assert [total["delta"] for total in sorted(state.to_json()["totals"], key=lambda total: total["entry"])] == [
+        "0.00000001", "0.00000007",
+    ]  # fmt: skip
+
+
+def test_a_state_numbers_its_scopes_once_and_forgets_those_that_were_given_back() -> None:
+    """Whoever reserves and cancels without end takes no more room than twice that of what is there."""
+    state = step(opened(), "reserve", 5, FIRST)
+    first = state._numbered(CUT)
+    for number in range(1, 6):
+        cancelled = Scope({"upload": [f"up_{number}"]})
+        state = step(state, "reserve", 1, cancelled, job_id="jb_b")
+        assert (state._numbered(CUT) is first) is (number < 5)
+        state = step(state, "void", 1, cancelled, job_id="jb_b")
+    assert first.size > 2 * state.scopes_size
+    assert state._numbering is not None
+    assert state._numbering.missing({FIRST.digest, cancelled.digest}) == set()
+    large = dataclasses.replace(state, _numbering=first)
+    assert large._numbered(CUT) is first, "nothing is missing"
 
 
 def test_equal_reservations_of_a_job_end_one_by_one() -> None:
@@ -122,6 +161,7 @@ def test_the_highest_cap_counts_from_the_first_amount_on_and_where_an_account_is
     for cap, highest in ((50, 90), (120, 120), (60, 120)):
         used = step(used, "cap", cap)
         assert (used.cap, used.highest_cap) == (cap, highest)
+        assert (used.budget.cap, used.budget.highest_cap) == (cap, highest)
     held = step(opened(POPULATION), "join", 0, details=member("ds_1"))
     assert step(held, "cap", 90).highest_cap == 90, "of members without a load"
     held = step(held, "load", 1, details=member("ds_1"))
@@ -136,6 +176,7 @@ def test_an_opening_load_is_charged_on_the_whole_dataset(highest: str, expected:
     assert (state.cap, state.highest_cap, state.sources) == (100, expected, {WHOLE.digest: Source(2, "key_a", 0)})
     del details["continues"]["delta"]
     assert step(opened(), "load", 40, details=details).deltas == {}
+    assert step(opened(), "load", 0, details=details).totals == {}
     with pytest.raises(BalanceMismatch):
         step(step(opened(), "cap", 90), "load", 40, details=details)
 
@@ -152,7 +193,8 @@ def test_a_population_has_the_load_of_each_member() -> None:
     state = step(state, "load", 9, details=member("ds_1"))
     state = step(state, "join", 9, details=member("ds_3", continues="ds_1"))
     assert (state.loads, state.highest_cap) == ({"ds_1": 0, "ds_2": 7, "ds_3": 9}, 130)
-    assert state.to_json()["loads"].keys() == state.loads.keys()
+    moved = step(state, "join", 7, details=member("ds_4", continues="ds_2"))
+    assert moved.loads == {"ds_1": 0, "ds_2": 0, "ds_3": 9, "ds_4": 7}
     with pytest.raises(BalanceMismatch):
         step(state, "join", 8, details=member("ds_4", continues="ds_2"))
     with pytest.raises(BalanceMismatch):
@@ -174,14 +216,18 @@ OTHERS: dict[str, tuple[str, int, Any, dict[str, Any]]] = {
     "an upload that is named twice": ("reserve", 1, {"upload": 2}, {"details": {"uploads": ["up_a", "up_a"]}}),
     "a state": ("state", 0, WHOLE, {"details": {"state": {**spent().to_json(), "cap": "0.000000001"}}}),
     "a state that is not there": ("state", 0, WHOLE, {}),
+    "cells beside more uploads": ("reserve", 1, {"shard": [1], "upload": 1}, {}),
 }
 
 
 @pytest.mark.parametrize("which", OTHERS)
-def test_an_entry_that_cannot_follow_is_refused(which: str) -> None:
+def test_an_entry_that_cannot_follow_is_refused(which: str, caplog: pytest.LogCaptureFixture) -> None:
     kind, amount, scope, changes = OTHERS[which]
-    with pytest.raises(BalanceMismatch):
+    with pytest.raises(BalanceMismatch) as refused:
         spent().advanced([entry(spent(), kind, amount, scope, **changes)])
+    assert (refused.value.account_id, refused.value.part) == ("ds_a", "chain")
+    [record] = caplog.records
+    assert (vars(record)["account_id"], vars(record)["problem"]) == ("ds_a", "chain")
 
 
 def test_the_first_entry_opens_the_account() -> None:
@@ -190,14 +236,17 @@ def test_the_first_entry_opens_the_account() -> None:
 
 
 def with_uploads(names: Sequence[str]) -> State:
-    return step(spent(), "reserve", 2, {"upload": len(names)}, job_id="jb_u", details={"uploads": names})
+    details = {"attested_by": "key_a", "uploads": names}
+    after = step(spent(), "reserve", 2, {"upload": len(names)}, job_id="jb_u", details=details)
+    return step(after, "reserve", 10, {"upload": len(names)}, job_id="jb_u")
 
 
 @pytest.mark.parametrize("state", [spent(), with_uploads(["up_b", "up_a", "up_c"])], ids=["cells", "uploads"])
 def test_a_stated_state_is_that_of_all_entries(state: State) -> None:
     fields = ("cap", "highest_cap", "facts", "totals", "scopes", "sources", "uploads", "deltas", "reservations")
-    stated = entry(state, "state", details={"state": state.to_json()}, job_id=None)
-    named = {2: (FIRST.to_json(), "key_a"), 4: (SECOND.to_json(), "key_a"), 7: ({"upload": 3}, "key_a")}
+    form = json.loads(json.dumps(state.to_json()))
+    stated = entry(state, "state", details={"a": "b", "state": form}, job_id=None)
+    named = {2: (FIRST.to_json(), "key_a"), 4: (SECOND.to_json(), "key_a"), 8: ({"upload": 3}, "key_a")}
     again = State.stated_by(ACCOUNT, stated, named)
     fold = state.advanced([stated])
     for name in (*fields, "widened", "scopes_size", "sequence", "hash"):
@@ -216,10 +265,12 @@ def test_a_stated_state_is_that_of_all_entries(state: State) -> None:
 
 
 def test_a_stated_population_is_that_of_all_entries() -> None:
-    state = step(opened(POPULATION), "join", 7, details=member("ds_2"))
+    state = step(step(opened(POPULATION), "join", 7, details=member("ds_2")), "join", 5, details=member("ds_1"))
     stated = entry(state, "state", details={"state": state.to_json()}, job_id=None)
     again = State.stated_by(POPULATION, stated, {})
-    assert (again.loads, again.cap, again.highest_cap, again.facts) == ({"ds_2": 7}, 100, 130, facts_of(POPULATION))
+    assert (again.loads, again.cap, again.highest_cap, again.facts) == (
+        {"ds_2": 7, "ds_1": 5}, 100, 160, facts_of(POPULATION),
+    )  # fmt: skip
     assert (again.totals, again.hash, states.named_by(stated)) == ({}, stated.hash, [])
     with pytest.raises(BalanceMismatch):
         State.stated_by(AccountRow(id="pop_a", name="", accountant="pure", delta=None), stated, {})
@@ -230,12 +281,38 @@ def test_a_state_of_the_first_form_is_one_of_a_dataset_without_a_number() -> Non
     form = spent().to_json()
     assert not states.is_of_first_form(form)
     assert not states.is_of_first_form(None)
-    assert states.is_of_first_form({name: value for name, value in form.items() if name != "form"})
+    first_form = {name: value for name, value in form.items() if name != "form"}
+    assert states.is_of_first_form(first_form)
+    step(spent(), "state", details={"state": first_form | {"cap": "0"}})  # which the verifier compares
+
+
+def test_open_reservations_stand_in_one_order() -> None:
+    state = opened()
+    for amount in (5, 10):
+        state = step(state, "reserve", amount, FIRST)
+    text = [each["amount"] for each in state.to_json()["reservations"]]
+    assert text == ["0.00000000001", "0.000000000005"], "of the texts of their parts, as every entry before has it"
+
+
+def test_facts_are_those_of_the_row() -> None:
+    assert facts_of(POPULATION) == {"population": "pop_a", "accountant": "zcdp", "delta": "0.000001"}
+    assert facts_of(ACCOUNT) == {
+        "dataset": "ds_a", "accountant": "zcdp", "delta": "0.000001", "adjacency": "add_remove",
+        "privacy_unit": ZCDP.privacy_unit, "partitions": CUT.to_json(), "delta_set_aside": "0.00000025",
+    }  # fmt: skip
+    assert "delta_set_aside" not in facts_of(account_row(ZCDP))
+
+
+def test_an_account_without_uploads_states_the_cells_of_scopes() -> None:
+    state = opened(account_row(PURE))
+    assert state.as_stated(FIRST, names=True) == (FIRST.to_json(), [])
 
 
 def test_a_range_of_uploads_begins_with_all_that_were_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "MIN_RANGE_UPLOADS", 2)
     state = with_uploads(["up_b", "up_a"])
+    state = step(state, "charge", 2, {"upload": 2}, job_id="jb_u")
+    state = step(state, "charge", 10, {"upload": 2}, job_id="jb_u")
     first, all_of_them = Scope({"upload": ["up_a"]}), Scope({"upload": ["up_a", "up_b"], "shard": [1]})
     assert state.as_stated(first, names=True) == ({"upload": ["up_a"]}, [])
     assert state.as_stated(all_of_them, names=False) == ({"shard": [1], "upload": 2}, [])
@@ -245,7 +322,7 @@ def test_a_range_of_uploads_begins_with_all_that_were_named(monkeypatch: pytest.
     other = Scope({"upload": ["up_a", "up_z"]})
     assert state.as_stated(other, names=True) == (other.to_json(), [])
     assert state.as_stated(FIRST, names=True) == (FIRST.to_json(), [])
-    assert state.totals[Scope({"upload": ["up_a", "up_b"]}).digest] == (0, 2)
+    assert state.totals[Scope({"upload": ["up_a", "up_b"]}).digest] == (12, 0)
     assert state.sources[Scope({"upload": ["up_a", "up_b"]}).digest].n_listed == 0
 
 
