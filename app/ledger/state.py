@@ -164,7 +164,7 @@ class State:
     def tightest_delta(self, scope: Scope) -> "CellDelta":
         """The joint cell of a scope with the largest charged δ."""
         partitions = self.partitions
-        boxes = self._numbered(partitions).boxes(list(self.deltas), self.deltas.values())
+        boxes = self._numbered(partitions).boxes(self.deltas, self.deltas.values())
         largest = Loads(partitions, boxes, inside=scope).largest()
         return CellDelta(largest.cell, largest.load, largest.is_exact)
 

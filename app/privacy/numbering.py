@@ -184,7 +184,7 @@ class Numbering:
         copied.add(key, scope)
         return copied
 
-    def boxes(self, keys: Sequence[Hashable], amounts: Collection[int]) -> "Boxes":
+    def boxes(self, keys: Collection[Hashable], amounts: Collection[int]) -> "Boxes":
         """Pairs amounts with the scopes of their keys; every key must have been added."""
         of_box = np.array([self._of_key[key] for key in keys], np.intp).reshape(len(keys), len(self._columns))
         columns = dict(zip(self._columns, of_box.T, strict=True))

@@ -107,6 +107,7 @@ def test_the_bound_adds_the_largest_amounts_of_each_partition_up() -> None:
     assert state.bound == 13
     state = step(state, "reserve", 1, Scope({"shard": [1, 2, 3], "site": [1]}), job_id="jb_f")
     assert (state.bound, state.widened["site", 1]) == (14, 5), "a smaller share of the sites than of the shards"
+    assert state.widened.keys() == {("shard", 0), ("shard", 1), ("shard", 2), ("site", 1), ("", "")}
 
 
 def test_a_state_advances_by_several_entries_at_once() -> None:
@@ -245,7 +246,7 @@ def with_uploads(names: Sequence[str]) -> State:
 def test_a_stated_state_is_that_of_all_entries(state: State) -> None:
     fields = ("cap", "highest_cap", "facts", "totals", "scopes", "sources", "uploads", "deltas", "reservations")
     form = json.loads(json.dumps(state.to_json()))
-    stated = entry(state, "state", details={"a": "b", "state": form}, job_id=None)
+    stated = entry(state, "state", details={"a": {"form": 1}, "state": form}, job_id=None)
     named = {2: (FIRST.to_json(), "key_a"), 4: (SECOND.to_json(), "key_a"), 8: ({"upload": 3}, "key_a")}
     again = State.stated_by(ACCOUNT, stated, named)
     fold = state.advanced([stated])
@@ -279,6 +280,7 @@ def test_a_stated_population_is_that_of_all_entries() -> None:
 
 def test_a_state_of_the_first_form_is_one_of_a_dataset_without_a_number() -> None:
     form = spent().to_json()
+    assert form["form"] == 2, "as ledgers have it"
     assert not states.is_of_first_form(form)
     assert not states.is_of_first_form(None)
     first_form = {name: value for name, value in form.items() if name != "form"}
