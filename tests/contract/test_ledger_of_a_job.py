@@ -4,15 +4,18 @@ import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from fractions import Fraction
 from pathlib import Path
 
 import pytest
 from sqlalchemy import update
 
-from app.core import limits, stamps
+from app.core import amounts, limits, stamps
 from app.core.errors import (
     BalanceMismatch,
     BudgetExceeded,
+    ErasureDue,
+    Frozen,
     NeedsApproval,
     NotFound,
     QuotaExceeded,
@@ -20,8 +23,10 @@ from app.core.errors import (
     TooManyCells,
     TooManyRequests,
 )
-from app.ledger import chain, populations, statements, tables
+from app.ledger import chain, populations, rules, statements, tables
 from app.ledger import reservations as ledger
+from app.ledger.rules import Rules
+from app.privacy import accountants
 from app.privacy.scope import WHOLE, Scope
 from app.services.installation import Installation
 from tests.support import reserving
@@ -129,6 +134,52 @@ def test_the_rules_of_each_account_of_a_job_refuse_its_own_part(
     assert (refused.value.dataset, refused.value.requested) == (scenes[ruled].dataset_id, "0.6")
     assert refused.value.what_fits() == fits
     assert pair.kinds_of("jb_1") == ([], [])
+
+
+RULED: dict[str, tuple[Rules, type[Exception] | None]] = {
+    "frozen": (Rules(is_frozen=True), Frozen),
+    "due": (Rules(erase_rows_at=stamps.from_text("2020-01-01T00:00:00.000000Z")), ErasureDue),
+    "too much": (Rules(largest_job=9), QuotaExceeded),
+    "the last step": (Rules(largest_job=10), None),
+}
+
+
+@on_one_database
+@pytest.mark.parametrize("which", RULED)
+def test_a_rule_of_both_accounts_refuses_the_first_by_its_id(installation: Installation, which: str) -> None:
+    """And not the first part."""
+    in_force, error = RULED[which]
+    with installation.database.write() as session:
+        for account_id in (FIRST, SECOND):
+            rules.put(session, account_id, in_force, actor=OWNER.key_id, at=stamps.now())
+    parts = _reservations("jb_1", {SECOND: 10, FIRST: 10})
+    with installation.database.write() as session:
+        if error is None:
+            ledger.reserve(session, parts, actor="key_analyst")
+        else:
+            with pytest.raises(error) as refused:
+                ledger.reserve(session, parts, actor="key_analyst")
+            assert vars(refused.value)["dataset"] == FIRST
+
+
+@on_one_database
+def test_what_fits_is_said_in_the_terms_of_the_request(installation: Installation) -> None:
+    """Of what is left, by the request's own conversion, or at its own δ."""
+    _reserve(installation, "jb_1", {FIRST: 40})
+    [part] = _reservations("jb_2", {FIRST: 61})
+    own = replace(part, largest_within=lambda steps: Fraction(steps, 4))
+    with installation.database.write() as session:
+        for asked, fits in ((part, "0.00000006"), (own, "15")):
+            with pytest.raises(BudgetExceeded) as refused:
+                ledger.reserve(session, [asked], actor="key_analyst")
+            assert refused.value.what_fits() == fits
+        open_with = populations.NewPopulation("pop_z", "z", "zcdp", 10**10, "0.000001", OWNER.key_id)
+        populations.open_population(session, open_with, at=stamps.now())
+        row = tables.account(session, "pop_z")
+        for delta in (None, Fraction(1, 10**9)):
+            largest = ledger._largest_epsilon(row, replace(part, delta=delta), 10**9)()
+            at = Fraction(1, 10**6) if delta is None else delta
+            assert largest == amounts.to_text(accountants.largest_that_fits("zcdp", 10**9, delta=at))
 
 
 @on_one_database
