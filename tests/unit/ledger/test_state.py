@@ -10,6 +10,7 @@ import pytest
 
 from app.core import limits
 from app.core.errors import BalanceMismatch
+from app.ledger import reservations
 from app.ledger import state as states
 from app.ledger.accounts import account_row
 from app.ledger.state import CellDelta, Source, State, facts_of
@@ -338,3 +339,10 @@ def test_a_key_lists_no_more_cells_than_it_leaves(
     monkeypatch.setattr(limits, "MAX_LISTED_CELLS", limit)
     assert spent().admits_cells(key, [FIRST, Scope({"shard": [3]}), Scope({"site": [0]})]) is admitted
     assert spent().admits_cells(key, [FIRST, SECOND])
+
+
+def test_a_refusal_for_want_of_delta_says_what_is_left() -> None:
+    refused = reservations._delta_exceeded(ACCOUNT, CellDelta({"site": 1}, SPENT, False), 2 * SPENT)
+    assert (refused.cap, refused.charged, refused.remaining) == ("0.00000025", "0.0000001", "0.00000015")
+    assert (refused.requested, refused.reserved, refused.what_fits()) == ("0.0000002", "0", "0")
+    assert (refused.tightest_cell, refused.exact, refused.unit) == ({"site": 1}, False, "delta")
