@@ -155,10 +155,10 @@ def test_a_rule_of_both_accounts_refuses_the_first_by_its_id(installation: Insta
     parts = _reservations("jb_1", {SECOND: 10, FIRST: 10})
     with installation.database.write() as session:
         if error is None:
-            ledger.reserve(session, parts, actor="key_analyst")
+            reserving.reserve(session, parts, actor="key_analyst")
         else:
             with pytest.raises(error) as refused:
-                ledger.reserve(session, parts, actor="key_analyst")
+                reserving.reserve(session, parts, actor="key_analyst")
             assert vars(refused.value)["dataset"] == FIRST
 
 
@@ -171,7 +171,7 @@ def test_what_fits_is_said_in_the_terms_of_the_request(installation: Installatio
     with installation.database.write() as session:
         for asked, fits in ((part, "0.00000006"), (own, "15")):
             with pytest.raises(BudgetExceeded) as refused:
-                ledger.reserve(session, [asked], actor="key_analyst")
+                reserving.reserve(session, [asked], actor="key_analyst")
             assert refused.value.what_fits() == fits
         open_with = populations.NewPopulation("pop_z", "z", "zcdp", 10**10, "0.000001", OWNER.key_id)
         populations.open_population(session, open_with, at=stamps.now())
