@@ -4,7 +4,7 @@
 
     python3 run.py demo [options]     grovekeeper demo
     python3 run.py test [options]     the tests; options go to pytest (-n0: in one process, for a debugger;
-                                      -m long: those that take minutes to an hour)
+                                      -m long: those that are left out otherwise)
     python3 run.py lint               formatting, lint, types, import contracts
     python3 run.py check              lint, then test, as CI does
     python3 run.py lock               renews the hashed lock files (needs uv)
