@@ -302,7 +302,7 @@ def _act_places(
         return scene.lower_cap("1", key=point)
 
     places: dict[str, tuple[Callable[[], None], Callable[[], object]]] = {
-        "external-reserved": (lambda: after(ledger, "reserve", kill), charge),
+        "external-reserved": (lambda: after(ledger, "write", kill), charge),
         "external-charged": (lambda: after(ledger, "charge", kill), charge),
         "external-answered": (lambda: None, lambda: kill(charge())),
         "cap-written": (lambda: after(chain, "append", kill), lower),

@@ -15,7 +15,6 @@ from sqlalchemy.orm import Session
 from app.core import limits
 from app.core.errors import InstallationError, Unavailable
 from app.core.settings import Settings
-from app.datasets import catalog
 from app.db import migrate, revisions
 from app.db.database import Database, dialect_of, parse_url
 from app.jobs import queue
@@ -23,7 +22,7 @@ from app.ledger import checkpoints
 from app.ledger.checkpoints import HeadFolder
 from app.services.backup import layout
 from app.services.backup.restore import find_losses, wrong_balances
-from app.services.installation import open_heads, read_storage_keys, refuse_unfinished_restore
+from app.services.installation import open_heads, refuse_unfinished_restore
 from app.services.ledger.heads import open_signer
 
 
@@ -90,11 +89,9 @@ def _require_movable(old: str, revision: str | None) -> None:
 
 
 def _verified(settings: Settings, session: Session) -> Sequence[str]:
-    """Compares the copied rows with the home: its keys, and the heads, which no account may fall short of."""
+    """Compares the copied rows with the home: its signing key, and the heads, which no account may fall short of."""
     keys = checkpoints.pinned_keys(session)
     open_signer(settings, keys, make=False)
-    if wrapped := catalog.wrapped_keys(session):
-        read_storage_keys(settings).require(wrapped)
     heads = HeadFolder(open_heads(settings), keys).read_all()
     losses = [loss for loss in find_losses(session, heads) if loss.head is not None]
     if losses:
