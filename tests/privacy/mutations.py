@@ -235,6 +235,8 @@ def _scopes(tree: ast.Module) -> Iterator[tuple[str, ast.stmt]]:
                     yield f"{statement.name}.{member.name}", member
         elif isinstance(statement, _Function):
             yield statement.name, statement
+        elif isinstance(statement, ast.Assign) and "TypeVar(" in ast.unparse(statement.value):
+            continue  # which only the type checker reads
         elif isinstance(statement, ast.Assign) and isinstance(statement.targets[0], ast.Name):
             yield statement.targets[0].id, statement
         elif isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name) and statement.value:
@@ -462,6 +464,9 @@ _ORDERLESS: Final = {"where", "filter", "and_", "or_", "group_by", "isdisjoint"}
 as any call with something in the place of its session."""
 
 _CHECKS: Final = ("require", "_require", "check", "_check", "verify", "_verify")
+_DECLARED: Final = ("partition", "column", "schema", "feature", "scope")
+"""Loops over these go over what an owner declared, and not over rows."""
+
 _SIZES: Final = {"n_rows", "num_rows", "num_row_groups"}
 
 
@@ -511,7 +516,7 @@ def _omissions(node: ast.AST, roles: set[str], *, reads_rows: bool) -> Iterator[
     if LOOP in roles:
         yield f"{_members(node)}[:-1]"
         yield f"{_members(node)}[:1]"
-        if reads_rows:
+        if reads_rows and not any(word in text for word in _DECLARED):
             yield f"{_UNTIL_MANY_ROWS}({text})"
     yield from _of_one(node)
     match node:

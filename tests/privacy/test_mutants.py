@@ -153,11 +153,21 @@ SAME = {
     "conditions of a query": ("def f(q, a, b): return q.where(a, b)", ["q.where(b)", "q.where(a)"]),
     "conditions beside each other": ("def f(a, b): return or_(a, b)", ["or_(a)"]),
     "a session": ("def f(session, a): return g(session, a)", ["g(session)"]),
+    "a type": ("T = TypeVar('T', int, float)\ndef f(a): return g(T)", []),
     "equal arguments": ("def f(a): return g(a, a)", ["g(a)"]),
     "the only answer": ("def f(a): return g([a]).get(a)", []),
     "the only member": ("def f(q): return q.in_(bindparam('ids'))", []),
     "nothing in the place of what is not there": ("def f(a): return a.b or {}", ["{}"]),
 }
+
+
+def test_what_an_owner_declared_is_not_read_in_part_as_rows_are(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(mutations, "READS_ROWS", ("app.tiny",))
+    made = tiny(monkeypatch, tmp_path, "def f(columns, groups):\n for a in columns: g(a)\n for b in groups: g(b)")
+    cut = [mutant.change.source for mutant in made if mutations._UNTIL_MANY_ROWS in mutant.change.source]
+    assert cut == [f"{mutations._UNTIL_MANY_ROWS}(groups)"]
 
 
 @pytest.mark.parametrize("kind", SAME)
