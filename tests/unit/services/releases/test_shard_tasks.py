@@ -1,0 +1,87 @@
+"""The tasks of workers without workers: what tells shards apart, and what of a message reaches the reader of rows."""
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from app.core.files import Store, StoredFile
+from app.core.sealed_files import DataKey
+from app.datasets import private_rows
+from app.datasets.row_layout import RowGroups
+from app.forests import remote
+from app.forests.remote import StateMissing
+from app.privacy.partitions import Partitions
+from app.privacy.scope import Scope
+from app.services.releases import shard_tasks
+from app.services.releases.shard_tasks import Order
+
+CUT = Partitions.from_json([{"name": name, "kind": "hash", "cells": 4} for name in ("shard", "site")])
+READ = {
+    "data_key": bytes(32),
+    "partitions": remote.Json(CUT.to_json()),
+    "scope": remote.Json({"shard": [1, 2], "site": [3]}),
+    "public": SimpleNamespace(schema="a schema"),
+    "with_ids": True,
+    "keep_unlabelled": True,
+}
+
+
+def order(
+    job: str = "jb_1", rows: bytes = b"rows", file: str = "/file", place: tuple[Any, ...] = (b"id", 0, 5)
+) -> Order:
+    return Order.of(job, rows, file, place)
+
+
+def test_the_key_of_a_shard_tells_jobs_scopes_files_and_places_apart() -> None:
+    orders = [
+        order(), order("jb_2"), order(rows=b"other rows"), order(file="/other"), order(place=(b"other", 0, 5)),
+        order(place=(b"id", 1, 5)), order(place=(b"id", 0, 6)),
+    ]  # fmt: skip
+    assert len({each.key for each in orders}) == len(orders)
+    assert order() == order()
+    assert order().key.startswith("rows-jb_1-")
+    assert order().to_tuple() == (order().key, "/file", b"id", 0, 5)
+    assert Order(*order().to_tuple()) == order()  # type: ignore[arg-type]
+
+
+def test_a_shard_is_read_in_the_scope_of_its_job(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With every partition of the scope, and rows without a label where they are asked for."""
+    seen: list[Any] = []
+    monkeypatch.setattr(remote, "loads", lambda _rows: READ)
+    monkeypatch.setattr(shard_tasks, "Selection", lambda *terms, **asked: (terms, asked))
+    monkeypatch.setattr(private_rows, "read_shard", lambda *read, codes: seen.append((*read, codes)))
+    order().read(b"rows")
+    [(groups, selection, codes)] = seen
+    assert isinstance(groups, RowGroups)
+    assert (groups.file.file, groups.file_id, groups.start, groups.stop) == (
+        StoredFile.at(Path("/file")), b"id", 0, 5,
+    )  # fmt: skip
+    assert groups.file.key == DataKey(bytes(32))
+    assert selection == (
+        ("a schema", CUT, Scope({"shard": [1, 2], "site": [3]})), {"keep_unlabelled": True},
+    )  # fmt: skip
+    assert (codes.public, codes.with_ids) == (READ["public"], True)
+
+
+def test_a_name_is_read_in_the_store_and_a_path_at_its_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shard_tasks, "_HERE", shard_tasks._Process())
+    assert shard_tasks._stored("/file") == StoredFile.at(Path("/file"))
+    with pytest.raises(ValueError, match="no store"):
+        shard_tasks._stored("name")
+    store: Store = SimpleNamespace()  # type: ignore[assignment]
+    shard_tasks.read_from(store)
+    assert shard_tasks._stored("name") == StoredFile(store, "name")
+
+
+def test_a_shard_is_kept_until_it_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shard_tasks, "_HERE", shard_tasks._Process())
+    with pytest.raises(StateMissing):
+        shard_tasks._shard(order(), b"")
+    held = shard_tasks._shard(order(), b"rows")
+    assert shard_tasks._shard(order(), b"") is held
+    assert shard_tasks._shard(order("jb_2"), b"rows") is not held
+    shard_tasks.forget(order("jb_3").key)
+    shard_tasks.forget(order().key)
+    assert list(shard_tasks._HERE.shards) == [order("jb_2").key]
