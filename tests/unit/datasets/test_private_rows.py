@@ -219,3 +219,15 @@ def test_a_label_out_of_range_is_read_as_unknown(ingest):
         assert ingest.read(keep_unlabelled=keep_unlabelled).y.tolist() == labels
         selection = Selection(SCHEMA, ingest.partitions, WHOLE, keep_unlabelled=keep_unlabelled)
         assert private_rows.read([ingest.destination], selection, codes=codes).y.tolist() == labels
+
+
+def test_a_null_is_no_cell_no_class_and_no_number():
+    """Of any chunk, and of a chunk that is a part of another."""
+    chunks = [pa.array([7, None, 5, 3], pa.int32()).slice(1, 2), pa.array([], pa.int32()), pa.array([4], pa.int32())]
+    for some in (chunks, chunks[:1], chunks[1:2]):
+        stored = pa.chunked_array(some, pa.int32())
+        expected = [-1 if value is None else value for value in stored.to_pylist()]
+        assert private_rows.integers(stored).tolist() == expected
+        as_numbers = private_rows.numbers(stored.cast(pa.float64()))
+        assert [-1 if np.isnan(value) else int(value) for value in as_numbers] == expected
+        assert (private_rows.integers(stored).dtype, as_numbers.dtype) == (np.int32, np.float64)

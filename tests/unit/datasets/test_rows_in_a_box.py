@@ -211,5 +211,7 @@ def test_a_file_of_an_earlier_version_is_read_with_the_cells_that_the_account_st
     store_table(table.replace_schema_metadata(kept), ingest.destination)
     assert _ids(ingest, **{"by sex": ("OTHER",)}) == honest
     schema = dataclasses.replace(SCHEMA, features=CHANGED["a category less"])
+    both = Selection(SCHEMA, PARTITIONS, Scope({"by sex": ("Male",), "shard": (1, 2)}))
+    assert both.columns == ["f2", "cell", "label"], "also where codes are read and values are not"
     rows = private_rows.read([ingest.destination], Selection(schema, PARTITIONS, Scope({"by sex": ("OTHER",)})))
     assert {row_id.tobytes() for row_id in rows.row_ids} == honest
