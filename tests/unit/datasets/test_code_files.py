@@ -89,6 +89,15 @@ def test_a_machine_that_reads_a_shard_stores_no_codes(ingest):
     assert len(shards) == 3
 
 
+def test_the_rows_of_every_upload_are_coded(ingest):
+    ingest(BODY)
+    one = read(ingest)
+    selection = Selection(SCHEMA, ingest.partitions, WHOLE)
+    both = private_rows.read([ingest.destination] * 2, selection, codes=CodeRequest(GRID, with_ids=True))
+    assert both.y.tolist() == [*one.y, *one.y]
+    assert np.array_equal(codes(both), np.hstack([codes(one)] * 2))
+
+
 def test_the_file_is_sealed_and_for_its_owner_alone(ingest):
     ingest(BODY)
     read(ingest)
