@@ -7,6 +7,7 @@ from contextlib import closing, contextmanager
 from datetime import timedelta
 from itertools import count
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -340,6 +341,27 @@ def _read_entries(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int]]:
 
     monkeypatch.setattr(kept_states, "_intact", noted)
     return taken
+
+
+def test_an_entry_moves_the_whole_head_and_is_not_before_what_it_follows(
+    accounts: Installation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And the subtrees of every account of a transaction are completed."""
+    later, completed = "2999-01-01T00:00:00.000000Z", list[tuple[str, int]]()
+    with accounts.database.write() as session:
+        row = tables.locked_account(session, "ds_a")
+        changed = chain.NewEntry(EntryKind.CAP, 90, actor="key_a", details={"reason": "a test"})
+        entry = chain.append(session, row, changed, not_before=later)
+        assert (entry.at, entry.details) == (later, {"reason": "a test"})
+        assert (row.last_at, row.last_hash, row.last_sequence) == (later, entry.hash, entry.sequence)
+        session.expire_all()
+        assert tables.account(session, "ds_a").last_at == later
+        monkeypatch.setattr(
+            chain, "Log", lambda _, name: SimpleNamespace(complete=lambda at: completed.append((name, at)))
+        )
+        chain.complete_subtrees(session, [("ds_a", entry), ("ds_b", entry), ("ds_c", entry)])
+        session.rollback()
+    assert completed == [(name, entry.sequence) for name in ("ds_a", "ds_b", "ds_c")]
 
 
 def test_every_account_of_a_transaction_is_kept_as_it_left_it(

@@ -96,6 +96,7 @@ def test_the_rows_of_every_upload_are_coded(ingest):
     both = private_rows.read([ingest.destination] * 2, selection, codes=CodeRequest(GRID, with_ids=True))
     assert both.y.tolist() == [*one.y, *one.y]
     assert np.array_equal(codes(both), np.hstack([codes(one)] * 2))
+    assert np.array_equal(both.ids, np.vstack([one.ids] * 2))
 
 
 def test_the_file_is_sealed_and_for_its_owner_alone(ingest):
