@@ -21,6 +21,7 @@ from app.forests.data.schema import Feature, Label, Schema
 from app.forests.forest_release import grow
 from app.forests.noise.randomness import SystemRandomness
 from app.forests.released_forest import Artifact
+from app.privacy.calibration import Terms
 from app.services import arrow_tables
 from app.services.predict import PredictingModel, PredictionForm
 
@@ -52,7 +53,7 @@ def table_of(schema: Schema, n_rows: int) -> pa.Table:
 
 def grown(schema: Schema) -> Artifact:
     """A forest of the default algorithm, packed as an artifact."""
-    planned = plan(PlanRequest("rpf", {}, Fraction(1), None), schema)
+    planned = plan(PlanRequest("rpf", {}, Terms(Fraction(1))), schema)
     cells = dict(arrow_tables.read(stream_of(table_of(schema, limits.MAX_PREDICTION_ROWS)), schema).columns)
     half = sanitise_prediction_columns(schema, cells)
     n_rows = 2 * half.n_rows

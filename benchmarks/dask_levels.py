@@ -27,6 +27,7 @@ from app.forests.data.encoding import Encoding
 from app.forests.data.schema import Feature, Label, Schema
 from app.forests.forest_release import code_request
 from app.forests.trees.tree_histograms import Assignment, LocalHistograms, PartedTree
+from app.privacy.calibration import Terms
 from app.privacy.partitions import Partitions
 from app.privacy.scope import WHOLE
 from app.services.jobs.task import PartRows
@@ -89,7 +90,7 @@ def measure(name: str, read: Callable[[], TrainingRows], encoding: Encoding) -> 
 
 def compare(sizes: Sequence[int], folder: Path) -> None:
     """Prints a table, and checks that all ways give the same sums."""
-    priced = plan(PlanRequest("mrf", {"n_estimators": 1, "max_depth": DEPTH}, Fraction(1), 10**6), SCHEMA)
+    priced = plan(PlanRequest("mrf", {"n_estimators": 1, "max_depth": DEPTH}, Terms(Fraction(1)), 10**6), SCHEMA)
     codes = code_request(priced, SCHEMA)
     assert codes is not None
     parts = {n_rows: stored(folder / str(n_rows), n_rows) for n_rows in sizes}

@@ -17,6 +17,7 @@ from app.forests.contract.plan import Forest
 from app.forests.data.sanitiser import SanitisedColumns
 from app.forests.data.schema import Feature, Label, Schema
 from app.forests.onnx import model
+from app.privacy.calibration import Terms
 from benchmarks.kernels import compare
 
 _N_FEATURES = 14
@@ -28,7 +29,7 @@ _SCHEMA = Schema(
 def random_forest(n_trees: int, depth: int) -> released_forest.Artifact:
     """An artifact with random splits and counts."""
     rng = np.random.default_rng(0)
-    planned = plan(PlanRequest("mrf", {"n_estimators": n_trees, "max_depth": depth}, Fraction(1), None), _SCHEMA)
+    planned = plan(PlanRequest("mrf", {"n_estimators": n_trees, "max_depth": depth}, Terms(Fraction(1))), _SCHEMA)
     nodes = (n_trees, 2**depth - 1)
     arrays = {
         "feature": rng.integers(0, _N_FEATURES, nodes, dtype=np.int32),

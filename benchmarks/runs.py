@@ -5,7 +5,7 @@ import json
 import math
 import time
 from collections.abc import Iterable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from fractions import Fraction
 from pathlib import Path
 from typing import TypeVar
@@ -22,7 +22,7 @@ from app.forests.data.sanitiser import SanitisedRows
 from app.forests.forest_release import grow
 from app.forests.noise.randomness import SystemRandomness
 from app.privacy import accountants
-from app.privacy.calibration import AccountRequest
+from app.privacy.calibration import Terms
 from benchmarks.datasets import Dataset, split_of
 from benchmarks.papers.forests import catalogue as references
 
@@ -94,10 +94,11 @@ class Task:
         """The task as an analyst's request, on an account with the algorithm's adjacency."""
         needs_two = isinstance(self._described, TwoDatasetAlgorithm)
         labelled = public_size // LABELLED if needs_two else public_size
-        terms = (self.accountant, self._delta, self._described.adjacency, 1)
-        epsilon = Fraction(self.epsilon)
-        unlabelled = AccountRequest(epsilon, public_size - labelled, *terms) if needs_two else None
-        return PlanRequest(self.slug, self.parameters, epsilon, labelled, *terms, unlabelled=unlabelled)
+        terms = Terms(Fraction(self.epsilon), self.accountant, self._delta, self._described.adjacency)
+        request = PlanRequest(self.slug, self.parameters, terms, labelled)
+        if not needs_two:
+            return request
+        return replace(request, unlabelled=terms, unlabelled_size=public_size - labelled)
 
 
 @dataclass(frozen=True)

@@ -38,6 +38,7 @@ from app.datasets import row_files, row_layout
 from app.datasets.admission import ROW_ID_BYTES
 from app.forests.catalogue import PlanRequest, plan
 from app.forests.data.schema import Feature, Label, Schema
+from app.privacy.calibration import Terms
 from app.privacy.partitions import Partitions
 from app.privacy.scope import WHOLE
 from app.services.jobs.task import JobTask, PartRows
@@ -144,7 +145,8 @@ def store(home: Path, n_rows: int, key: DataKey) -> Path:
 def run(job: Job, rows: Path, key: DataKey, *, public_size: int, threads: int) -> Measured:
     """Runs one job in the product's child process, on so many processors."""
     declared = schema()
-    request = PlanRequest(job.algorithm, job.parameters, Fraction(1), public_size, **job.terms)  # type: ignore[arg-type]
+    terms = Terms(Fraction(1), **job.terms)  # type: ignore[arg-type]
+    request = PlanRequest(job.algorithm, job.parameters, terms, public_size)
     planned = plan(request, declared)
     with tempfile.TemporaryDirectory() as folder:
         part = PartRows(declared.to_json(), (rows,), [], WHOLE, key)

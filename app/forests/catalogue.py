@@ -5,9 +5,8 @@ from public numbers. Growth is in ``app.forests.forest_release``, which only the
 """
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from fractions import Fraction
 from functools import cache, partial
 from types import MappingProxyType
 from typing import Final
@@ -49,7 +48,7 @@ from app.forests.contract.plan import Family, Plan, PlanInvalid, UnlabelledPlan
 from app.forests.data.schema import Schema
 from app.forests.trees.leaf_read_out import LeafFamily
 from app.privacy.accountants import pure
-from app.privacy.calibration import AccountRequest, Budget, budget_of, fitted
+from app.privacy.calibration import Terms, fitted
 from app.privacy.events import Adjacency, Event, EventCostsMore
 
 HOPELESS: Final = 10
@@ -236,26 +235,20 @@ class PlanRequest:
     Attributes:
         algorithm: slug of the catalogue, or ``auto``.
         parameters: values by name; public rules choose the absent parameters.
-        epsilon: the largest ε that the job may cost one privacy unit under the account's adjacency, above zero.
+        terms: of the account that pays.
         public_size: declared order of magnitude of the rows in scope, or ``None``. Never a count.
-        delta: the δ of the price, on accounts that have one.
-        adjacency: of the account.
-        max_rows: largest number of rows of one privacy unit. Noise is planned for one row, with each row's part of the
-            price.
         profile: an earlier release that replaces draws which would cost budget.
-        unlabelled: the account of a second dataset, for algorithms that learn from two datasets.
+        unlabelled: the terms of the account of a second dataset, for algorithms that learn from two datasets.
+        unlabelled_size: as ``public_size``, of the second dataset.
     """
 
     algorithm: str
     parameters: Mapping[str, object]
-    epsilon: Fraction
-    public_size: int | None
-    accountant: str = pure.NAME
-    delta: Fraction | None = None
-    adjacency: Adjacency = Adjacency.ADD_REMOVE_ONE
-    max_rows: int = 1
+    terms: Terms
+    public_size: int | None = None
     profile: ReusedProfile | None = None
-    unlabelled: AccountRequest | None = None
+    unlabelled: Terms | None = None
+    unlabelled_size: int | None = None
 
 
 def plan(request: PlanRequest, schema: Schema) -> Plan:
@@ -271,7 +264,7 @@ def plan(request: PlanRequest, schema: Schema) -> Plan:
     if request.algorithm == AUTO.slug:
         if request.parameters:
             raise InvalidRequest.at(POINTER, "not-with-auto", accepted=BY_SLUG)
-        choice = AUTO.choose(public_facts(request, schema, AUTO.adjacency))
+        choice = AUTO.choose(public_facts(request.terms, request.public_size, schema, AUTO.adjacency))
     mechanism = algorithm(choice.slug)
     facts = _facts_for(mechanism, request, schema)
     if request.profile is not None and not mechanism.reuses_profiles:
@@ -280,7 +273,7 @@ def plan(request: PlanRequest, schema: Schema) -> Plan:
     warnings = mechanism.fill_defaults(settled, facts)
     event = _event(mechanism, partial(mechanism.event, settled), facts)
     warnings = (*choice.warnings, *warnings, *without_effect(mechanism.parameters, choice.parameters, settled))
-    if any(mechanism.adjacency is not part.adjacency for part in (request, request.unlabelled) if part is not None):
+    if any(mechanism.adjacency is not terms.adjacency for terms in _paying(request)):
         warnings = (_TWO_STEPS, *warnings)
     if request.profile is not None and int(settled["max_depth"]) == 0:
         warnings = (*warnings, _NO_SPLITS)
@@ -290,14 +283,10 @@ def plan(request: PlanRequest, schema: Schema) -> Plan:
     settled_plan = Plan(
         mechanism.slug,
         parameters,
-        request.epsilon,
+        request.terms,
         int(settled["n_estimators"]),
         event,
         warnings,
-        request.accountant,
-        request.delta,
-        request.adjacency,
-        request.max_rows,
         request.profile if int(settled["max_depth"]) > 0 else None,
         _unlabelled_plan(mechanism, settled, facts, request.unlabelled),
     )
@@ -315,23 +304,30 @@ def _facts_for(mechanism: Algorithm, request: PlanRequest, schema: Schema) -> Pu
     needs_two = isinstance(mechanism, TwoDatasetAlgorithm)
     if needs_two is (request.unlabelled is None):
         raise InvalidRequest.at(_UNLABELLED, "required" if needs_two else "not-for-this-algorithm")
-    for paying in (request, request.unlabelled):
-        if paying is not None and paying.accountant not in mechanism.accountants:
-            raise AccountantMismatch(paying.accountant, mechanism.accountants)
-    facts = public_facts(request, schema, mechanism.adjacency)
+    for terms in _paying(request):
+        if terms.accountant not in mechanism.accountants:
+            raise AccountantMismatch(terms.accountant, mechanism.accountants)
+    facts = public_facts(request.terms, request.public_size, schema, mechanism.adjacency)
+    facts = replace(facts, profile=request.profile)
     if request.unlabelled is None:
         return facts
     try:
-        of_unlabelled = public_facts(request.unlabelled, schema, mechanism.adjacency)
+        of_unlabelled = public_facts(request.unlabelled, request.unlabelled_size, schema, mechanism.adjacency)
     except InvalidRequest as invalid:
         raise invalid.below(_UNLABELLED) from None
     return replace(facts, unlabelled=replace(of_unlabelled, profile=facts.profile))
 
 
+def _paying(request: PlanRequest) -> Iterator[Terms]:
+    yield request.terms
+    if request.unlabelled is not None:
+        yield request.unlabelled
+
+
 def _unlabelled_plan(
-    mechanism: Algorithm, settled: Mapping[str, Value], facts: PublicFacts, request: AccountRequest | None
+    mechanism: Algorithm, settled: Mapping[str, Value], facts: PublicFacts, terms: Terms | None
 ) -> UnlabelledPlan | None:
-    if request is None:
+    if terms is None:
         return None
     assert isinstance(mechanism, TwoDatasetAlgorithm)  # see _facts_for
     assert facts.unlabelled is not None
@@ -339,27 +335,27 @@ def _unlabelled_plan(
         event = _event(mechanism, partial(mechanism.structure_event, settled), facts.unlabelled)
     except InvalidRequest as invalid:
         raise invalid.below(_UNLABELLED) from None
-    return UnlabelledPlan(
-        event, request.epsilon, request.accountant, request.delta, request.adjacency, request.max_rows
-    )
+    return UnlabelledPlan(event, terms)
 
 
-def public_facts(request: PlanRequest | AccountRequest, schema: Schema, adjacency: Adjacency) -> PublicFacts:
-    """The facts that the request's account gives to a mechanism; ε and budget are stated under ``adjacency``."""
-    if (request.adjacency, adjacency) == (Adjacency.ADD_REMOVE_ONE, Adjacency.LABEL):
-        raise AdjacencyMismatch(request.adjacency.value, (adjacency.value,))
-    budget = _budget(request)
+def public_facts(terms: Terms, size: int | None, schema: Schema, adjacency: Adjacency) -> PublicFacts:
+    """The facts that an account gives to a mechanism; ε and budget are stated under the mechanism's ``adjacency``.
+
+    Args:
+        size: see :attr:`PlanRequest.public_size`.
+    """
+    if (terms.adjacency, adjacency) == (Adjacency.ADD_REMOVE_ONE, Adjacency.LABEL):
+        raise AdjacencyMismatch(terms.adjacency.value, (adjacency.value,))
+    budget = terms.budget()
     mechanism_budget = budget.stated_under(adjacency)
     if mechanism_budget.amount == 0:
         raise InvalidRequest.at("/epsilon", "too-small")
-    epsilon = request.epsilon / request.max_rows
-    size = ASSUMED_SIZE if request.public_size is None else request.public_size
+    epsilon = terms.epsilon / terms.max_rows
     return PublicFacts(
         schema,
         epsilon if mechanism_budget == budget else epsilon / _STEPS_OF_A_LABEL,
-        size,
+        ASSUMED_SIZE if size is None else size,
         mechanism_budget,
-        request.profile if isinstance(request, PlanRequest) else None,
     )
 
 
@@ -373,12 +369,8 @@ def require_priced(plan: Plan, schema: Schema) -> None:
     try:
         mechanism, second = algorithm(plan.algorithm), plan.unlabelled
         read_all(mechanism.parameters, plan.parameters)
-        of_second = None
-        if second is not None:
-            terms = (second.accountant, second.delta, second.adjacency, second.max_rows)
-            of_second = AccountRequest(second.epsilon, None, *terms)
-        terms = (plan.accountant, plan.delta, plan.adjacency, plan.max_rows)
-        request = PlanRequest(plan.algorithm, plan.parameters, plan.epsilon, None, *terms, plan.profile, of_second)
+        of_second = None if second is None else second.terms
+        request = PlanRequest(plan.algorithm, plan.parameters, plan.terms, profile=plan.profile, unlabelled=of_second)
         facts = _facts_for(mechanism, request, schema)  # the size decides about parameters only, which are settled
         event = _event(mechanism, partial(mechanism.event, plan.parameters), facts)
         is_same = event == plan.event and _unlabelled_plan(mechanism, plan.parameters, facts, of_second) == second
@@ -398,21 +390,5 @@ def _event(mechanism: Algorithm, event_of: Callable[[PublicFacts], Event], facts
 
 def _is_paid_for(plan: Plan) -> bool:
     """Whether the event of each account costs at most the account's (ε, δ), for all rows of a privacy unit."""
-    return _is_covered(plan) and (plan.unlabelled is None or _is_covered(plan.unlabelled))
-
-
-def _is_covered(plan: Plan | UnlabelledPlan) -> bool:
-    if plan.delta is None:
-        return plan.max_rows * pure.loss(plan.event, adjacency=plan.adjacency) <= plan.epsilon
-    return _budget(plan).covers(plan.event)
-
-
-def _budget(terms: PlanRequest | AccountRequest | Plan | UnlabelledPlan) -> Budget:
-    """The budget of one row, from the terms of an account in a request or a plan."""
-    return budget_of(
-        terms.epsilon,
-        accountant=terms.accountant,
-        delta=terms.delta,
-        adjacency=terms.adjacency,
-        max_rows=terms.max_rows,
-    )
+    second = plan.unlabelled
+    return plan.terms.covers(plan.event) and (second is None or second.terms.covers(second.event))

@@ -106,7 +106,7 @@ def grow(
     on_tree_done: Callable[[], None],
     unlabelled: TrainingRows | None = None,
 ) -> Forest:
-    """Runs a plan once. One call is one release and costs ``plan.epsilon``; every further call costs that again.
+    """Runs a plan once. One call is one release and costs the ε of ``plan.terms``; every further call costs that again.
 
     Any number of rows is legal: an empty dataset, or a dataset with a single class, gives a forest of the same shape.
 

@@ -369,9 +369,10 @@ def _in_numbers(plan: Plan, expected_rows: object) -> list[str]:
         return []
     shares = plan.n_trees if plan.parameters.get("assignment") == "sharded" else 1
     of_a_leaf = expected_rows / shares / 2**depth
+    epsilon = float(plan.terms.epsilon)
     return [
-        f"It was trained at ε = {float(plan.epsilon):g} on about {expected_rows} declared rows, so rows × ε is about "
-        f"{expected_rows * float(plan.epsilon):,.0f}; at depth {depth}, a leaf has about {of_a_leaf:,.1f} of them, and "
+        f"It was trained at ε = {epsilon:g} on about {expected_rows} declared rows, so rows × ε is about "
+        f"{expected_rows * epsilon:,.0f}; at depth {depth}, a leaf has about {of_a_leaf:,.1f} of them, and "
         f"the noise of a count has a standard deviation of about {noise:,.1f} rows."
     ]
 

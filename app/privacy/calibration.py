@@ -9,6 +9,7 @@ from typing import Any
 from app.core import amounts, limits
 from app.core.errors import InvalidRequest
 from app.privacy import accountants
+from app.privacy.accountants import pure
 from app.privacy.events import Adjacency, Event, UnknownPrivacyEvent
 
 _DIGITS = 12
@@ -67,67 +68,75 @@ class Budget:
 
 
 @dataclass(frozen=True)
-class AccountRequest:
-    """The part of a request that one account pays for; attributes as in :class:`app.forests.catalogue.PlanRequest`."""
+class Terms:
+    """What one account pays for a job: (ε, δ) for all rows of one privacy unit together, as the account counts them.
+
+    Attributes:
+        epsilon: the largest ε that the job may cost one unit under the account's adjacency, above zero.
+        accountant: of the account.
+        delta: of the request, or else of the account; ``None`` on accounts without a δ.
+        adjacency: of the account.
+        max_rows: largest number of rows of one unit. Noise is planned for one row, with each row's part of the price.
+    """
 
     epsilon: Fraction
-    public_size: int | None
-    accountant: str
-    delta: Fraction | None
-    adjacency: Adjacency
-    max_rows: int
+    accountant: str = pure.NAME
+    delta: Fraction | None = None
+    adjacency: Adjacency = Adjacency.ADD_REMOVE_ONE
+    max_rows: int = 1
 
+    def price(self, *, least: int = 1) -> int:
+        """The price: whole steps of the account's unit, for all rows of one privacy unit together.
 
-def price_of(epsilon: Fraction, *, accountant: str, delta: Fraction | None, least: int = 1) -> int:
-    """The price of (ε, δ): whole steps of the account's unit, for all rows of one privacy unit together.
+        Args:
+            least: the smallest amount that is of use.
 
-    Args:
-        least: the smallest amount that is of use.
+        Raises:
+            InvalidRequest: δ is missing, out of range or illegal on this account, or the amount is less than ``least``
+                or more than any account with a δ can hold.
+        """
+        unit, delta = accountants.by_name(self.accountant), self.delta
+        if unit.TAKES_DELTA is (delta is None):
+            raise InvalidRequest.at("/delta", "required" if delta is None else f"not-for-{self.accountant}")
+        if delta is not None and not 0 < delta < 1:
+            raise InvalidRequest.at("/delta", "not-positive" if delta <= 0 else "not-below-one")
+        if delta is not None and self.epsilon > limits.MAX_CAP_EPSILON_WITH_DELTA:
+            accepted = [f"at most {limits.MAX_CAP_EPSILON_WITH_DELTA}"]
+            raise InvalidRequest.at("/epsilon", "too-large", accepted=accepted)
+        amount = unit.price(self.epsilon, delta)
+        if amount < least:
+            smallest = amounts.to_text(unit.epsilon_of(least, delta))
+            raise InvalidRequest.at("/epsilon", "too-small", accepted=[f"at least {smallest}"])
+        return amount
 
-    Raises:
-        InvalidRequest: δ is missing, out of range or illegal on this account, or the amount is less than ``least`` or
-            more than any account with a δ can hold.
-    """
-    unit = accountants.by_name(accountant)
-    if unit.TAKES_DELTA is (delta is None):
-        raise InvalidRequest.at("/delta", "required" if delta is None else f"not-for-{accountant}")
-    if delta is not None and not 0 < delta < 1:
-        raise InvalidRequest.at("/delta", "not-positive" if delta <= 0 else "not-below-one")
-    if delta is not None and epsilon > limits.MAX_CAP_EPSILON_WITH_DELTA:
-        accepted = [f"at most {limits.MAX_CAP_EPSILON_WITH_DELTA}"]
-        raise InvalidRequest.at("/epsilon", "too-large", accepted=accepted)
-    amount = unit.price(epsilon, delta)
-    if amount < least:
-        smallest = amounts.to_text(unit.epsilon_of(least, delta))
-        raise InvalidRequest.at("/epsilon", "too-small", accepted=[f"at least {smallest}"])
-    return amount
+    def stated(self, amount: int) -> dict[str, Any]:
+        """A price as answers and jobs state it: whole steps in the account's unit, and the (ε, δ) of the request."""
+        return {
+            "accountant": self.accountant,
+            "unit": accountants.by_name(self.accountant).UNIT,
+            "amount": accountants.amount_text(self.accountant, amount),
+            "epsilon": amounts.to_text(self.epsilon),
+            "delta": None if self.delta is None else amounts.to_text(self.delta),
+        }
 
+    def budget(self) -> Budget:
+        """The budget that (ε, δ) gives to each row of a privacy unit, in the account's unit.
 
-def stated_price(epsilon: Fraction, amount: int, *, accountant: str, delta: Fraction | None) -> dict[str, Any]:
-    """A price as answers and jobs state it: whole steps in the account's unit, and the (ε, δ) of the request."""
-    return {
-        "accountant": accountant,
-        "unit": accountants.by_name(accountant).UNIT,
-        "amount": accountants.amount_text(accountant, amount),
-        "epsilon": amounts.to_text(epsilon),
-        "delta": None if delta is None else amounts.to_text(delta),
-    }
+        k rows cost k times the ε of one row, and k² times its ρ or μ² (docs/proofs/accounting.md A7). So the budget of
+        one row is the price divided by k or k², rounded down to whole steps. With one row per unit, the budget is the
+        price.
 
+        Raises:
+            InvalidRequest: see :meth:`price`; or a row gets less than one step.
+        """
+        rows = accountants.by_name(self.accountant).group(self.max_rows)
+        return Budget(self.accountant, self.price(least=rows) // rows, self.adjacency)
 
-def budget_of(
-    epsilon: Fraction, *, accountant: str, delta: Fraction | None, adjacency: Adjacency, max_rows: int = 1
-) -> Budget:
-    """The budget that (ε, δ) gives to each row of a privacy unit, in the account's unit.
-
-    k rows cost k times the ε of one row, and k² times its ρ or μ² (docs/proofs/accounting.md A7). So the budget of one
-    row is the price divided by k or k², rounded down to whole steps. With one row per unit, the budget is the price.
-
-    Raises:
-        InvalidRequest: see :func:`price_of`; or a row gets less than one step.
-    """
-    rows = accountants.by_name(accountant).group(max_rows)
-    amount = price_of(epsilon, accountant=accountant, delta=delta, least=rows)
-    return Budget(accountant, amount // rows, adjacency)
+    def covers(self, event: Event) -> bool:
+        """Whether an event of one row costs at most (ε, δ) for all rows of a privacy unit."""
+        if self.delta is None:
+            return self.max_rows * pure.loss(event, adjacency=self.adjacency) <= self.epsilon
+        return self.budget().covers(event)
 
 
 def fitted(budget: Budget, event_at: Callable[[Fraction], Event], *, start: Fraction) -> Event:

@@ -73,7 +73,7 @@ def test_event_is_covered_by_the_price_and_uses_most_of_it(
         assert verifier.total(part.event.to_json(), adjacency=adjacency.value, accountant=accountant) <= limit
     assert catalogue.read_plan(job_plan.to_json()) == job_plan
     assert any("A changed label is both" in warning for warning in job_plan.warnings) is (adjacency is not native(slug))
-    receipt = receipts.in_words(job_plan.event, accountant=accountant, adjacency=job_plan.adjacency)
+    receipt = receipts.in_words(job_plan.event, accountant=accountant, adjacency=job_plan.terms.adjacency)
     assert unit.SYMBOL in receipt.splitlines()[-1]
 
 

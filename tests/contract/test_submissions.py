@@ -32,7 +32,7 @@ from app.ledger import reservations
 from app.services.datasets.erase import delete_dataset
 from app.services.keys import remove_grant
 from app.services.spending import evaluations, profiles, training
-from app.services.spending.spend import Asked
+from app.services.spending.spend import AskedDataset
 from app.wire.spending import TrainIn
 from tests.support import job_kinds
 from tests.support.crash_scene import OWNER, Scene, open_with
@@ -232,8 +232,10 @@ def test_a_plan_holds_for_one_declaration_and_one_account(column: str) -> None:
         "protects": "row", "partitions": [], "public_size": 9,
     }  # fmt: skip
 
-    def asked(*uploads: str, accountant: str = "zcdp", delta: Fraction = Fraction(1, 9), **changed: Any) -> Asked:
-        return Asked(catalog.Dataset(DatasetRow(**{**declared, **changed})), uploads, accountant, delta)
+    def asked(
+        *uploads: str, accountant: str = "zcdp", delta: Fraction = Fraction(1, 9), **changed: Any
+    ) -> AskedDataset:
+        return AskedDataset(catalog.Dataset(DatasetRow(**{**declared, **changed})), uploads, accountant, delta)
 
     earlier = asked("a", "b")
     assert asked("a", "b", "c").continues(earlier)

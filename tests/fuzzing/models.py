@@ -14,6 +14,7 @@ from app.forests.data.sanitiser import SanitisedColumns, SanitisedRows, sanitise
 from app.forests.data.schema import Feature
 from app.forests.forest_release import grow
 from app.forests.noise.randomness import SystemRandomness
+from app.privacy.calibration import Terms
 from tests.support.schemas import schema_of
 
 _SCHEMA = schema_of(
@@ -26,7 +27,7 @@ _BETWEEN = b"\x00"
 
 
 def _forest(slug: str) -> Forest:
-    settled = plan(PlanRequest(slug, {"n_estimators": 2, "max_depth": 2}, Fraction(1), 100), _SCHEMA)
+    settled = plan(PlanRequest(slug, {"n_estimators": 2, "max_depth": 2}, Terms(Fraction(1)), 100), _SCHEMA)
     columns = SanitisedColumns((np.linspace(-1, 0.1, 12), np.arange(12, dtype=np.int32) % 3), 12)
     rows = SanitisedRows(columns, np.arange(12, dtype=np.int32) % 3, np.zeros((12, 16), np.uint8))
     return grow(settled, _SCHEMA, rows, SystemRandomness(), on_tree_done=lambda: None)

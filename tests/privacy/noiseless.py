@@ -10,6 +10,7 @@ from app.forests.data.sanitiser import SanitisedRows
 from app.forests.data.schema import Schema
 from app.forests.forest_release import code_request
 from app.privacy.accountants import gdp
+from app.privacy.calibration import Terms
 from tests.privacy.fixed_releases import FixedReleases
 from tests.support.wide_codes import wide_codes
 
@@ -30,15 +31,17 @@ class Noiseless(FixedReleases):
 
 
 REQUESTS = {
-    "rpf": PlanRequest("rpf", {"n_estimators": 3, "max_depth": 4}, Fraction(1), 600),
+    "rpf": PlanRequest("rpf", {"n_estimators": 3, "max_depth": 4}, Terms(Fraction(1)), 600),
     "rpf, one at a time": PlanRequest(
-        "rpf", {"n_estimators": 2, "max_depth": 3, "at_once": 1, "pairs": "none"}, Fraction(1), 600
+        "rpf", {"n_estimators": 2, "max_depth": 3, "at_once": 1, "pairs": "none"}, Terms(Fraction(1)), 600
     ),
-    "rpf, by node": PlanRequest("rpf", {"n_estimators": 2, "max_depth": 3, "splits": "node"}, Fraction(1), 600),
-    "nbrt": PlanRequest("nbrt", {"n_estimators": 9, "max_depth": 3}, Fraction(1), 600, gdp.NAME, Fraction(1, 10**6)),
-    "mrf": PlanRequest("mrf", {"n_estimators": 2, "max_depth": 4}, Fraction(1), 600),
+    "rpf, by node": PlanRequest("rpf", {"n_estimators": 2, "max_depth": 3, "splits": "node"}, Terms(Fraction(1)), 600),
+    "nbrt": PlanRequest(
+        "nbrt", {"n_estimators": 9, "max_depth": 3}, Terms(Fraction(1), gdp.NAME, Fraction(1, 10**6)), 600
+    ),
+    "mrf": PlanRequest("mrf", {"n_estimators": 2, "max_depth": 4}, Terms(Fraction(1)), 600),
     "mrf, sharded and apart": PlanRequest(
-        "mrf", {"n_estimators": 3, "max_depth": 3, "assignment": "sharded", "se": "hash"}, Fraction(1), 600
+        "mrf", {"n_estimators": 3, "max_depth": 3, "assignment": "sharded", "se": "hash"}, Terms(Fraction(1)), 600
     ),
 }
 

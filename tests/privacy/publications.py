@@ -15,7 +15,7 @@ from app.forests.catalogue import PlanRequest, plan, public_facts
 from app.forests.contract.plan import Forest
 from app.forests.forest_release import grow
 from app.privacy import accountants
-from app.privacy.calibration import AccountRequest, price_of
+from app.privacy.calibration import Terms
 from app.privacy.events import Adjacency
 from tests.privacy.enumeration import EnumeratingRandomness, output_law
 from tests.privacy.universe import EMPTY, TWO_SPLITS, Dataset, Record, released, rows_of
@@ -50,8 +50,11 @@ class Account:
     def delta(self) -> Fraction | None:
         return Fraction(1, 10**6) if accountants.by_name(self.accountant).TAKES_DELTA else None
 
+    def terms(self, epsilon: Fraction = Fraction(1)) -> Terms:
+        return Terms(epsilon, self.accountant, self.delta, self.adjacency, self.max_rows)
+
     def price(self, epsilon: Fraction = Fraction(1)) -> int:
-        return price_of(epsilon, accountant=self.accountant, delta=self.delta)
+        return self.terms(epsilon).price()
 
     @property
     def neighbours(self) -> tuple[Dataset, Dataset]:
@@ -195,7 +198,7 @@ def _key(rows: Dataset) -> tuple[tuple[int, Record], ...]:
 @cache
 def _model_law(account: Account, rows: tuple[tuple[int, Record], ...], n_estimators: int = 1) -> Law:
     parameters = {"n_estimators": n_estimators, "max_depth": 0, "leaf": "label"}
-    request = PlanRequest("mrf", parameters, **_account_terms(account))
+    request = PlanRequest("mrf", parameters, account.terms())
     planned = plan(request, TWO_SPLITS)
 
     def run(randomness: EnumeratingRandomness) -> Hashable:
@@ -239,18 +242,7 @@ def _profile_law(account: Account, rows: tuple[tuple[int, Record], ...], size_sh
 
 
 def _facts(account: Account, epsilon: Fraction = Fraction(1)) -> Any:
-    return public_facts(AccountRequest(**_account_terms(account, epsilon)), TWO_SPLITS, Adjacency.ADD_REMOVE_ONE)
-
-
-def _account_terms(account: Account, epsilon: Fraction = Fraction(1)) -> dict[str, Any]:
-    return {
-        "epsilon": epsilon,
-        "public_size": None,
-        "accountant": account.accountant,
-        "delta": account.delta,
-        "adjacency": account.adjacency,
-        "max_rows": account.max_rows,
-    }
+    return public_facts(account.terms(epsilon), None, TWO_SPLITS, Adjacency.ADD_REMOVE_ONE)
 
 
 def every_account() -> Iterator[Account]:

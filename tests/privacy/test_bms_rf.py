@@ -27,6 +27,7 @@ from app.forests.forest_release import grow as grow_forest
 from app.forests.noise.randomness import SystemRandomness
 from app.forests.trees import tree_histograms
 from app.privacy.accountants import pure
+from app.privacy.calibration import Terms
 from app.privacy.events import (
     Adjacency,
     EventCostsMore,
@@ -296,7 +297,7 @@ def first_layer() -> Iterator[tuple[Plan, Forest]]:
     rows = SanitisedRows(columns, generator.integers(0, 3, 300).astype(np.int32), ids)
     for leaf in ("counts", "label"):
         shape = {"n_estimators": 3, "n_layers": 1, "max_depth": 4, "leaf": leaf}
-        settled = plan(PlanRequest("bms-rf", shape, Fraction(5), 300), COLUMNS)
+        settled = plan(PlanRequest("bms-rf", shape, Terms(Fraction(5)), 300), COLUMNS)
         forest = grow_forest(settled, COLUMNS, rows, SystemRandomness(), on_tree_done=lambda: None)
         arrays = read.layer_arrays(forest.arrays, slice(None))
         yield settled, Forest(settled, arrays)

@@ -16,6 +16,7 @@ from app.forests.contract.plan import Plan
 from app.forests.trees import leaf_read_out, tree_parameters
 from app.forests.trees.tree_price import GINI_RANGE_SENSITIVITY, TreePrice
 from app.privacy.accountants import pure
+from app.privacy.calibration import Terms
 from app.privacy.events import QUANTUM, Adjacency, DiscreteLaplace, Event, Parallel, PermuteAndFlip, Sequential
 from tests.support.plans import request_for
 from tests.support.schemas import schema_of
@@ -81,16 +82,16 @@ def test_event_costs_at_most_what_was_asked_and_almost_all_of_it(
     slug: str, data: st.DataObject, epsilon: Fraction, size: int | None
 ) -> None:
     settled = planned(slug, data.draw(requests(slug)), epsilon, size)
-    loss = pure.loss(settled.event, adjacency=settled.adjacency)
+    loss = pure.loss(settled.event, adjacency=settled.terms.adjacency)
     draws = leaves_of(settled.event)
     capped = any(draw.inverse_scale == LARGEST_INVERSE_SCALE for draw in draws)
     # Rounding a draw down loses less than one quantum of its scale, times its sensitivity and its repetitions.
-    slack = pure.loss(at_one_quantum(settled.event), adjacency=settled.adjacency)
+    slack = pure.loss(at_one_quantum(settled.event), adjacency=settled.terms.adjacency)
 
     assert loss <= epsilon
     assert capped or epsilon - loss <= slack
     assert all(draw.inverse_scale > 0 and (draw.inverse_scale / QUANTUM).denominator == 1 for draw in draws)
-    assert settled.epsilon == epsilon
+    assert settled.terms.epsilon == epsilon
     assert catalogue.read_plan(settled.to_json()) == settled
 
 
@@ -98,7 +99,7 @@ def test_event_costs_at_most_what_was_asked_and_almost_all_of_it(
 @settings(max_examples=40, deadline=None)
 def test_mrf_path_adds_up_to_the_price_of_a_tree(epsilon: Fraction, depth: int, n_trees: int) -> None:
     parameters = {"n_estimators": n_trees, "max_depth": depth}
-    settled = plan(PlanRequest("mrf", parameters, epsilon, 1_000), SCHEMA)
+    settled = plan(PlanRequest("mrf", parameters, Terms(epsilon), 1_000), SCHEMA)
     levels = TreePrice.of(settled.event).levels
     path = sum(GINI_RANGE_SENSITIVITY * selection.inverse_scale for level in levels for selection in level)
     tree = path + leaf_read_out.leaves_of(settled.event).inverse_scale

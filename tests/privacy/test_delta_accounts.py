@@ -27,7 +27,7 @@ from app.forests.trees.tree_histograms import LocalHistograms, structure_rows
 from app.forests.trees.tree_price import TreePrice
 from app.privacy import accountants
 from app.privacy.accountants import gdp
-from app.privacy.calibration import Budget
+from app.privacy.calibration import Budget, Terms
 from app.privacy.events import Adjacency, DiscreteLaplace, RoundedGaussian
 from tests.privacy.enumeration import TOLERANCE, EnumeratingRandomness, aligned, divergence, draw_unpaid, renyi
 from tests.privacy.universe import (
@@ -54,17 +54,17 @@ EPSILONS = (0.0, 0.05, 0.2, 0.5, 1.0, 2.0, 4.0)
 
 def planned(slug: str, accountant: str, epsilon: str, schema: Schema = TWO_SPLITS, **parameters: object) -> Plan:
     shape = {"n_estimators": 1, "max_depth": 1, **parameters}
-    return plan(PlanRequest(slug, shape, Fraction(epsilon), None, accountant, DELTA), schema)
+    return plan(PlanRequest(slug, shape, Terms(Fraction(epsilon), accountant, DELTA)), schema)
 
 
 def charged(settled: Plan) -> Fraction:
-    return accountants.by_name(settled.accountant).loss(settled.event, adjacency=settled.adjacency)
+    return accountants.by_name(settled.terms.accountant).loss(settled.event, adjacency=settled.terms.adjacency)
 
 
 def share_of_charge(laws: Laws, pairs: Iterable[tuple[Dataset, Dataset]]) -> float:
     """The largest share of its limit that any pair, order and point of the curve reaches; above 1 is a broken claim."""
     result = ((laws.of(less), laws.of(more)) for less, more in pairs)
-    return share_of_curve(result, charged(laws.plan), accountant=laws.plan.accountant)
+    return share_of_curve(result, charged(laws.plan), accountant=laws.plan.terms.accountant)
 
 
 def share_of_curve(pairs: Iterable[tuple[Law, Law]], loss: Fraction, *, accountant: str) -> float:

@@ -20,6 +20,7 @@ from app.forests.noise.randomness import SystemRandomness
 from app.forests.trees import tree_growth
 from app.privacy import accountants
 from app.privacy.accountants import pure
+from app.privacy.calibration import Terms
 from app.privacy.events import Adjacency
 from tests.privacy.enumeration import TOLERANCE, EnumeratingRandomness, loss, output_law
 from tests.privacy.test_delta_accounts import share_of_curve
@@ -30,14 +31,14 @@ Models = list[evaluation_release.Model]
 
 def facts(epsilon: str, accountant: str = "pure") -> PublicFacts:
     delta = None if accountant == "pure" else Fraction(1, 10**6)
-    request = PlanRequest("evaluation", {}, Fraction(epsilon), None, accountant, delta)
-    return public_facts(request, TWO_SPLITS, Adjacency.ADD_REMOVE_ONE)
+    request = PlanRequest("evaluation", {}, Terms(Fraction(epsilon), accountant, delta))
+    return public_facts(request.terms, request.public_size, TWO_SPLITS, Adjacency.ADD_REMOVE_ONE)
 
 
 @pytest.fixture(scope="module")
 def models() -> Models:
     """Three released forests, each right on other records; their predictions are arbitrary."""
-    job_plan = plan(PlanRequest("rdt-ta", {"n_estimators": 1, "max_depth": 1}, Fraction(1), None), TWO_SPLITS)
+    job_plan = plan(PlanRequest("rdt-ta", {"n_estimators": 1, "max_depth": 1}, Terms(Fraction(1))), TWO_SPLITS)
     results: dict[tuple[int, ...], evaluation_release.Model] = {}
     while len(results) < 3:  # random forests include three different ones within a few draws
         forest = grow(job_plan, TWO_SPLITS, rows_of(EMPTY), SystemRandomness(), on_tree_done=lambda: None)

@@ -15,6 +15,7 @@ from app.forests.contract.plan import Plan
 from app.forests.trees import tree_histograms
 from app.forests.trees.tree_price import TreePrice
 from app.privacy.accountants import pure
+from app.privacy.calibration import Terms
 from app.privacy.events import Adjacency, ExponentialMechanism, PermuteAndFlip
 from tests.privacy.enumeration import TOLERANCE
 from tests.privacy.universe import (
@@ -272,4 +273,4 @@ def test_selections_follow_the_unit_of_the_account(slug: str) -> None:
 
 def planned_on(slug: str, accountant: str, delta: Fraction | None) -> Plan:
     shape = {"n_estimators": 1, "max_depth": 1, **SEQUENTIAL}
-    return plan(PlanRequest(slug, shape, Fraction(1), None, accountant, delta), TWO_SPLITS)
+    return plan(PlanRequest(slug, shape, Terms(Fraction(1), accountant, delta)), TWO_SPLITS)

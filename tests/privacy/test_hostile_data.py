@@ -99,7 +99,7 @@ def test_any_rows_give_a_model_of_the_planned_shape(
     slug: str, parameters: dict, records: list[tuple], same_id: bool
 ) -> None:
     settled = planned(slug, parameters)
-    if settled.adjacency is not Adjacency.LABEL:  # only label mechanisms receive rows with an unknown label
+    if settled.terms.adjacency is not Adjacency.LABEL:  # only label mechanisms receive rows with an unknown label
         records = [record for record in records if record[-1] >= 0]
     ids = np.zeros((len(records), 16), dtype=np.uint8)
     if not same_id:

@@ -15,6 +15,7 @@ from app.forests.contract.plan import Plan, PlanInvalid
 from app.forests.data.sanitiser import SanitisedColumns, SanitisedRows
 from app.forests.data.schema import Schema
 from app.privacy.accountants import pure
+from app.privacy.calibration import Terms
 from app.privacy.events import (
     Adjacency,
     DiscreteLaplace,
@@ -44,7 +45,7 @@ def planned(slug: str, schema: Schema, epsilon: str = "1", accountant: str = "pu
     """A plan of production code for an account of labels."""
     body = {"n_estimators": 1, "max_depth": 1, **parameters}
     delta = None if accountant == "pure" else Fraction(1, 10**6)
-    return plan(PlanRequest(slug, body, Fraction(epsilon), None, accountant, delta, Adjacency.LABEL), schema)
+    return plan(PlanRequest(slug, body, Terms(Fraction(epsilon), accountant, delta, Adjacency.LABEL)), schema)
 
 
 def claim(laws: Laws) -> float:

@@ -17,13 +17,14 @@ from app.datasets import private_rows, row_layout
 from app.datasets.private_rows import Selection
 from app.forests import catalogue, profile, released_forest
 from app.forests.bins import quantile_bins
-from app.forests.catalogue import PlanRequest, public_facts
+from app.forests.catalogue import public_facts
 from app.forests.data.coded_rows import CodeRequest, LocalRows, parts_of
 from app.forests.data.encoding import Encoding
 from app.forests.data.sanitiser import SanitisedColumns
 from app.forests.evaluation import Evaluation, EvaluationPlan, plan_best, plan_tables
 from app.forests.profile import Profile
 from app.forests.trees.tree_histograms import Assignment, LocalHistograms
+from app.privacy.calibration import Terms
 from app.privacy.events import Adjacency
 from app.privacy.partitions import HashPartition, Partitions
 from app.privacy.scope import WHOLE, Scope
@@ -40,7 +41,7 @@ N_ROWS, GROUP_ROWS = 2**22, 2**17
 
 SCHEMA = schema_of({"name": "x", "type": "integer", "lower": 0, "upper": N_ROWS - 1}, classes=["a", "b"])
 PARTITIONS = Partitions((HashPartition("shard", 4),))
-FACTS = public_facts(PlanRequest("mrf", {}, Fraction(9), N_ROWS), SCHEMA, Adjacency.ADD_REMOVE_ONE)
+FACTS = public_facts(Terms(Fraction(9)), N_ROWS, SCHEMA, Adjacency.ADD_REMOVE_ONE)
 X = np.arange(N_ROWS)
 Y = ((X > N_ROWS // 3) ^ (X % 5 == 0)).astype(np.int32)
 CELL = (X % 4).astype(np.int32)

@@ -24,6 +24,7 @@ from app.forests.noise.randomness import SystemRandomness
 from app.forests.released_forest import Artifact
 from app.forests.trees import tree_price
 from app.privacy.accountants import gdp
+from app.privacy.calibration import Terms
 from app.privacy.events import Adjacency, Part, RoundedGaussian, Sequential
 from tests.privacy.laws import ALPHA
 from tests.support.schemas import schema_of
@@ -90,14 +91,14 @@ def attacked(
 def proved(settled: Plan) -> float:
     """The ε that the attack proves at the plan's δ."""
     low, high = attacked(settled)
-    above = low - float(settled.delta or 0)
+    above = low - float(settled.terms.delta or 0)
     return math.log(above / high) if above > 0 else -math.inf
 
 
 def planned(slug: str, epsilon: str, **parameters: object) -> Plan:
     accountant = catalogue.algorithm(slug).accountants[0]
     delta = None if accountant == "pure" else DELTA
-    return plan(PlanRequest(slug, parameters, Fraction(epsilon), 20, accountant, delta), SCHEMA)
+    return plan(PlanRequest(slug, parameters, Terms(Fraction(epsilon), accountant, delta), 20), SCHEMA)
 
 
 SMALL = {"n_estimators": 1, "max_depth": 1}
@@ -139,7 +140,8 @@ def test_the_attack_detects_missing_noise() -> None:
     leaves = tree_price.tree_event(settled.event)
     louder = replace(settled.event.parts[0], event=replace(leaves, inverse_scale=20 * leaves.inverse_scale))
 
-    assert proved(replace(settled, epsilon=Fraction(20), event=replace(settled.event, parts=(louder,)))) > 1.2
+    terms = replace(settled.terms, epsilon=Fraction(20))
+    assert proved(replace(settled, terms=terms, event=replace(settled.event, parts=(louder,)))) > 1.2
 
 
 # --- T6 for nbrt: its noise in the released numbers
@@ -149,7 +151,8 @@ def one_release(mu_squared: float) -> Plan:
     """The class counts alone: one row moves one normal number by μ deviations."""
     scale = int(math.sqrt(mu_squared) * 2**24)
     start = RoundedGaussian(Adjacency.ADD_REMOVE_ONE, Fraction(scale**2), Fraction(2**48), 2)
-    return replace(planned("nbrt", "1", max_depth=0), event=Sequential((Part(1, start),)), epsilon=Fraction(100))
+    settled = planned("nbrt", "1", max_depth=0)
+    return replace(settled, event=Sequential((Part(1, start),)), terms=replace(settled.terms, epsilon=Fraction(100)))
 
 
 def test_runs_of_boosting_prove_almost_the_curve_of_its_charge_and_no_more() -> None:

@@ -17,6 +17,7 @@ from app.forests.data.schema import Schema
 from app.forests.forest_release import grow
 from app.forests.noise.randomness import SystemRandomness
 from app.forests.trees import tree_growth
+from app.privacy.calibration import Terms
 from benchmarks.reference.literal_rules import vote_ceiling
 from tests.privacy.enumeration import TOLERANCE, draw_unpaid
 from tests.privacy.universe import THREE_SPLITS, TWO_SPLITS, Laws, add_remove_pairs, multisets, planned
@@ -128,7 +129,7 @@ def test_the_papers_labels_are_nearly_coins_and_counts_are_not() -> None:
     schema = schema_of({"name": "fixed", "type": "numeric", "lower": 0, "upper": 0}, classes=["no", "yes"])
     ids = np.random.default_rng(1).integers(0, 256, (2_000, 16), dtype=np.uint8)
     rows = SanitisedRows(SanitisedColumns((np.zeros(2_000),), 2_000), np.ones(2_000, dtype=np.int32), ids)
-    settled = plan(PlanRequest("mrf", {"n_estimators": 64, "leaf": "label"}, Fraction(1), 2_000), schema)
+    settled = plan(PlanRequest("mrf", {"n_estimators": 64, "leaf": "label"}, Terms(Fraction(1)), 2_000), schema)
     forest = grow(settled, schema, rows, SystemRandomness(), on_tree_done=lambda: None)
 
     assert np.all(forest.arrays["labels"] == 1)  # 2,000 rows at ε/64 each: wrong once in 10¹³ leaves

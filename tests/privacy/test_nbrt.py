@@ -23,7 +23,7 @@ from app.forests.forest_release import grow
 from app.forests.kernels import boosting as kernels
 from app.forests.kernels import node_rows
 from app.forests.noise.randomness import SystemRandomness
-from app.privacy.calibration import budget_of
+from app.privacy.calibration import Terms
 from app.privacy.events import Adjacency
 from tests.privacy.boosting_worlds import Transcript, check_neighbours, plan_of, run
 from tests.support.schemas import schema_of
@@ -106,7 +106,7 @@ def test_a_whole_job_on_one_transcript(accountant: str, with_profile: bool) -> N
         label="k",
     )
     body = {"n_estimators": 8, "max_depth": 2}
-    request = PlanRequest("nbrt", body, Fraction(2), 60, accountant, Fraction(1, 10**6))
+    request = PlanRequest("nbrt", body, Terms(Fraction(2), accountant, Fraction(1, 10**6)), 60)
     rng = np.random.default_rng(8)
     X, y = rng.normal(0, 0.4, (30, 2)).clip(-1, 1), rng.integers(0, 3, 30)
 
@@ -116,7 +116,7 @@ def test_a_whole_job_on_one_transcript(accountant: str, with_profile: bool) -> N
 
     every = np.ones(30, dtype=np.bool_)
     if with_profile:
-        facts = catalogue.public_facts(request, schema, Adjacency.ADD_REMOVE_ONE)
+        facts = catalogue.public_facts(request.terms, request.public_size, schema, Adjacency.ADD_REMOVE_ONE)
         released = profile_release.release(profile.plan({}, facts), schema, rows_of(every), SystemRandomness())
         request = replace(request, profile=released.reused("pf_a"))
     plan = catalogue.plan(request, schema)
@@ -134,7 +134,7 @@ def test_a_whole_job_on_one_transcript(accountant: str, with_profile: bool) -> N
         ranges = [int(moves.max(initial=0) - moves.min(initial=0)) for moves in moved if moves.any()]
         assert len(ranges) <= 2 * 4  # one interval per feature and level
         assert max(ranges, default=0) <= 2
-    assert budget_of(plan.epsilon, accountant=accountant, delta=plan.delta, adjacency=plan.adjacency).covers(plan.event)
+    assert plan.terms.covers(plan.event)
 
 
 # --- flaws that would break it ------------------------------------------------------------------------------------

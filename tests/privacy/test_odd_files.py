@@ -25,6 +25,7 @@ from app.forests.catalogue import PlanRequest, public_facts
 from app.forests.contract.algorithm import PublicFacts
 from app.forests.evaluation import Evaluation, EvaluationPlan, plan_best, plan_tables
 from app.forests.profile import Profile
+from app.privacy.calibration import Terms
 from app.privacy.events import Adjacency
 from app.privacy.partitions import ColumnPartition, HashPartition, Partitions
 from app.privacy.scope import WHOLE, Scope
@@ -167,8 +168,8 @@ def delta_of(accountant: str) -> Fraction | None:
 
 
 def facts(accountant: str) -> PublicFacts:
-    request = PlanRequest("rpf", {}, Fraction(2), 1_000, accountant, delta_of(accountant))
-    return public_facts(request, SCHEMA, Adjacency.ADD_REMOVE_ONE)
+    request = PlanRequest("rpf", {}, Terms(Fraction(2), accountant, delta_of(accountant)), 1_000)
+    return public_facts(request.terms, request.public_size, SCHEMA, Adjacency.ADD_REMOVE_ONE)
 
 
 def training(slug: str, parameters: dict[str, object], profile: ReusedProfile | None = None) -> Job:

@@ -23,7 +23,7 @@ from app.forests.evaluation import plan_best, plan_tables
 from app.forests.noise import randomness
 from app.forests.noise.randomness import PaidRandomness, SystemRandomness, UnpaidDraw, forfeit
 from app.forests.released_forest import probabilities
-from app.privacy.calibration import budget_of
+from app.privacy.calibration import Terms
 from app.privacy.events import (
     Adjacency,
     DiscreteLaplace,
@@ -76,7 +76,7 @@ def grown(plan: Plan) -> Forest:
 
 def facts(accountant: str) -> Any:
     request = request_for("rpf", {}, Fraction(2), 3_000, accountant=accountant, delta=delta_of(accountant))
-    return catalogue.public_facts(request, SCHEMA, Adjacency.ADD_REMOVE_ONE)
+    return catalogue.public_facts(request.terms, request.public_size, SCHEMA, Adjacency.ADD_REMOVE_ONE)
 
 
 def delta_of(accountant: str) -> Fraction | None:
@@ -494,7 +494,7 @@ def test_tables_count_the_answers_of_the_chosen_model() -> None:
 def test_normal_noise_in_the_place_of_laplace_noise_costs_no_more_and_almost_as_much(
     accountant: str, adjacency: Adjacency
 ) -> None:
-    budget = budget_of(Fraction(2), accountant=accountant, delta=Fraction(1, 10**6), adjacency=adjacency)
+    budget = Terms(Fraction(2), accountant, Fraction(1, 10**6), adjacency).budget()
     sensitivity = noisy_counts.SENSITIVITIES[adjacency]
     laplace = DiscreteLaplace(adjacency, Fraction(sensitivity), Fraction(1, 7), 12)
     normal = noisy_counts.at_price_of(laplace, budget)

@@ -12,6 +12,7 @@ from app.forests.contract.plan import Forest
 from app.forests.data.sanitiser import SanitisedColumns, SanitisedRows
 from app.forests.forest_release import grow
 from app.forests.noise.randomness import SystemRandomness
+from app.privacy.calibration import Terms
 from tests.support.schemas import schema_of
 
 SCHEMA = schema_of(
@@ -30,7 +31,7 @@ def rows() -> SanitisedRows:
 
 
 def train(slug: str, epsilon: str, **parameters: object) -> Forest:
-    settled = plan(PlanRequest(slug, parameters, Fraction(epsilon), N_ROWS), SCHEMA)
+    settled = plan(PlanRequest(slug, parameters, Terms(Fraction(epsilon)), N_ROWS), SCHEMA)
     return grow(settled, SCHEMA, rows(), SystemRandomness(), on_tree_done=lambda: None)
 
 
@@ -59,7 +60,7 @@ def test_guessing_the_class_of_a_single_row_succeeds_at_most_as_often_as_epsilon
     schema = schema_of({"name": "fixed", "type": "numeric", "lower": 0, "upper": 0}, classes=["no", "yes"])
     columns = SanitisedColumns((np.zeros(1),), 1)
     one = SanitisedRows(columns, np.ones(1, dtype=np.int32), np.zeros((1, 16), dtype=np.uint8))
-    settled = plan(PlanRequest("rdt-ta", {"n_estimators": 1}, Fraction(1), 1), schema)
+    settled = plan(PlanRequest("rdt-ta", {"n_estimators": 1}, Terms(Fraction(1)), 1), schema)
     hits = 0
     for _ in range(1_500):
         forest = grow(settled, schema, one, SystemRandomness(), on_tree_done=lambda: None)

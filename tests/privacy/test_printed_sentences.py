@@ -17,6 +17,7 @@ import pytest
 
 from app.forests.catalogue import PlanRequest, plan
 from app.privacy import accountants, guarantees, receipts
+from app.privacy.calibration import Terms
 from app.privacy.events import Adjacency
 from tests.privacy.enumeration import TOLERANCE, aligned, divergence, loss, renyi
 from tests.privacy.publications import Account, Law, World, best_of, every_account, follow_up, models_only
@@ -244,12 +245,7 @@ def test_the_total_of_a_receipt_is_conditional_too(account: Account) -> None:
     request = PlanRequest(
         "mrf",
         {"n_estimators": 1, "max_depth": 0, "leaf": "label"},
-        Fraction(1),
-        None,
-        account.accountant,
-        account.delta,
-        account.adjacency,
-        account.max_rows,
+        Terms(Fraction(1), account.accountant, account.delta, account.adjacency, account.max_rows),
     )
     event = plan(request, TWO_SPLITS).event
     words = receipts.in_words(event, accountant=account.accountant, adjacency=account.adjacency)

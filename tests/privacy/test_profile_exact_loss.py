@@ -16,6 +16,7 @@ from app.forests.data.sanitiser import SanitisedColumns, SanitisedRows
 from app.forests.forest_release import grow
 from app.forests.profile import ProfilePlan
 from app.privacy.accountants import pure
+from app.privacy.calibration import Terms
 from app.privacy.events import Adjacency, DiscreteLaplace, Part, Sequential
 from tests.privacy.enumeration import TOLERANCE, EnumeratingRandomness, loss, output_law
 from tests.support.schemas import schema_of
@@ -37,8 +38,8 @@ def no_free_bins(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def planned(epsilon: str = "1", **parameters: str) -> ProfilePlan:
     body = {"bins": "4", "class_share": "0.5", **parameters}
-    request = PlanRequest("profile", body, Fraction(epsilon), None)
-    return profile.plan(body, public_facts(request, SCHEMA, Adjacency.ADD_REMOVE_ONE))
+    request = PlanRequest("profile", body, Terms(Fraction(epsilon)))
+    return profile.plan(body, public_facts(request.terms, request.public_size, SCHEMA, Adjacency.ADD_REMOVE_ONE))
 
 
 def private_rows(rows: Rows) -> SanitisedRows:
@@ -116,7 +117,7 @@ def test_a_forest_on_a_reused_profile_loses_at_most_its_own_price() -> None:
     """The profile may be of any rows; in this test it is of none of the rows that the forest reads."""
     result = ReusedProfile("pf_a", ((2,),), (0, 0))
     body = {"n_estimators": 1, "max_depth": 1}
-    plan = catalogue.plan(PlanRequest("rpf", body, Fraction(1), None, profile=result), SCHEMA)
+    plan = catalogue.plan(PlanRequest("rpf", body, Terms(Fraction(1)), profile=result), SCHEMA)
 
     def of(rows: Rows) -> dict[object, float]:
         private = private_rows(rows)

@@ -12,7 +12,7 @@ import pytest
 
 from app.forests import catalogue
 from app.forests.algorithms.literature.price import JagannathanTrees
-from app.forests.catalogue import PlanRequest, public_facts
+from app.forests.catalogue import public_facts
 from app.forests.contract.plan import Forest, Plan
 from app.forests.data.sanitiser import SanitisedRows
 from app.forests.data.schema import Schema
@@ -161,7 +161,7 @@ def test_trees_on_the_same_rows_do_not_have_epsilon_each(monkeypatch: pytest.Mon
     monkeypatch.setattr(catalogue, "BY_SLUG", {**catalogue.BY_SLUG, "rdt-jagannathan": EveryTreeTakesAll()})
     with pytest.raises(EventCostsMore):  # the plan itself detects the flaw
         planned("rdt-jagannathan", TWO_SPLITS, n_estimators=3, **FLAT)
-    facts = public_facts(PlanRequest("rdt-jagannathan", {}, honest.epsilon, None), TWO_SPLITS, honest.adjacency)
+    facts = public_facts(honest.terms, None, TWO_SPLITS, honest.terms.adjacency)
     event = EveryTreeTakesAll().event(honest.parameters, facts)
 
     assert Laws(replace(honest, event=event), TWO_SPLITS).worst(PAIRS) == pytest.approx(3.0)

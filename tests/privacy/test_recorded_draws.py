@@ -156,7 +156,7 @@ def test_a_row_moves_the_exact_numbers_of_a_job_by_what_was_charged(
     monkeypatch.setattr(coded_rows, "PART_ROWS", 100)
     plan, rows, second, shares = planned(slug, accountant, **parameters), rows_of(), rows_of(seed=1), list[float]()
     whole = recorded(plan, rows, second, is_coded=is_coded)
-    neighbour = relabelled if plan.adjacency is Adjacency.LABEL else without
+    neighbour = relabelled if plan.terms.adjacency is Adjacency.LABEL else without
     for row in (0, 1, 120, N_ROWS - 1):
         seen = recorded(plan, neighbour(rows, row), second, is_coded=is_coded, replayed=whole)
         shares.append(check(plan.event, whole, seen, accountant=accountant))
@@ -173,7 +173,7 @@ def test_a_draw_on_twice_its_exact_numbers_costs_more_than_its_leaf(
     """Every leaf of the event is used up by a row that is the only one of its class and of its values: twice the
     utilities or sums would move by more than was charged. A few forests, because splits and shards are random."""
     plan, second = planned(slug, accountant, **parameters), rows_of(seed=1)
-    rows, neighbour = with_outlier(rows_of()), relabelled if plan.adjacency is Adjacency.LABEL else without
+    rows, neighbour = with_outlier(rows_of()), relabelled if plan.terms.adjacency is Adjacency.LABEL else without
     events = [plan.event] if plan.unlabelled is None else [plan.event, plan.unlabelled.event]
     unnoticed = {(type(leaf), scale_of(leaf)) for event in events for leaf in leaves(event)}
     drawn = set[tuple[type[Leaf] | str, object]]()
@@ -255,7 +255,7 @@ def test_a_unit_of_several_rows_moves_the_numbers_by_its_charge(slug: str, accou
         rows = SanitisedRows(columns, usual.y[places], usual.row_ids)
         second = replace(rows, row_ids=rows_of(seed=1).row_ids)
         whole = recorded(plan, rows, second, is_coded=False)
-        other = relabelled(rows, *unit) if plan.adjacency is Adjacency.LABEL else without(rows, *unit)
+        other = relabelled(rows, *unit) if plan.terms.adjacency is Adjacency.LABEL else without(rows, *unit)
         seen = recorded(plan, other, second, is_coded=False, replayed=whole)
         assert check(plan.event, whole, seen, accountant=accountant, n_rows=max_rows) > 0
         if plan.unlabelled is not None:

@@ -26,6 +26,7 @@ from app.forests.evaluation import Evaluation
 from app.forests.forest_release import grow
 from app.forests.noise.randomness import SystemRandomness
 from app.forests.profile import Profile
+from app.privacy.calibration import Terms
 from app.privacy.events import Adjacency
 from tests.privacy.laws import ALPHA, assert_law, discrete_laplace_law
 from tests.privacy.test_hostile_data import RECORD, SCHEMA, rows_from
@@ -37,12 +38,12 @@ N_RUNS = 4_000
 
 
 def facts(schema: Schema, accountant: str = "pure", delta: Fraction | None = None, epsilon: str = "1") -> PublicFacts:
-    request = PlanRequest("release", {}, Fraction(epsilon), None, accountant, delta)
-    return public_facts(request, schema, Adjacency.ADD_REMOVE_ONE)
+    request = PlanRequest("release", {}, Terms(Fraction(epsilon), accountant, delta))
+    return public_facts(request.terms, request.public_size, schema, Adjacency.ADD_REMOVE_ONE)
 
 
 def model(schema: Schema) -> evaluation_release.Model:
-    job_plan = plan(PlanRequest("rdt-ta", {"n_estimators": 2, "max_depth": 2}, Fraction(1), None), schema)
+    job_plan = plan(PlanRequest("rdt-ta", {"n_estimators": 2, "max_depth": 2}, Terms(Fraction(1))), schema)
     rows = rows_from([], np.zeros((0, 16), dtype=np.uint8)) if schema is SCHEMA else rows_of(EMPTY)
     return grow(job_plan, schema, rows, SystemRandomness(), on_tree_done=lambda: None), schema
 

@@ -10,6 +10,7 @@ import pytest
 
 from app.forests.catalogue import PlanRequest, plan
 from app.privacy import accountants
+from app.privacy.calibration import Terms
 from app.privacy.events import Adjacency
 from tests.privacy.enumeration import TOLERANCE
 from tests.privacy.test_delta_accounts import DELTA, share_of_curve
@@ -22,12 +23,14 @@ class OnDelta(Case):
     def __init__(self, n_values: int, epsilon: str, accountant: str, *, n_rows: int, **parameters: object) -> None:
         shape = {name: parameters.pop(name) for name in ("window", "units", "n_features") if name in parameters}
         super().__init__(n_values, epsilon, n_rows=n_rows, **shape, **parameters)  # type: ignore[arg-type]
-        request = PlanRequest("rpf", {"n_estimators": 1, **parameters}, Fraction(epsilon), 1_000, accountant, DELTA)
+        request = PlanRequest(
+            "rpf", {"n_estimators": 1, **parameters}, Terms(Fraction(epsilon), accountant, DELTA), 1_000
+        )
         self.plan = plan(request, self._schema)
 
     @property
     def charge(self) -> Fraction:
-        return accountants.by_name(self.plan.accountant).loss(self.plan.event, adjacency=Adjacency.ADD_REMOVE_ONE)
+        return accountants.by_name(self.plan.terms.accountant).loss(self.plan.event, adjacency=Adjacency.ADD_REMOVE_ONE)
 
     def share(self, charge: Fraction | None = None) -> float:
         """The largest share of the charge, or of another curve, that any pair, order and point of the curve reaches."""
@@ -36,7 +39,7 @@ class OnDelta(Case):
             for rows in self.datasets()
             for gone in range(len(rows))
         )
-        return share_of_curve(pairs, charge or self.charge, accountant=self.plan.accountant)
+        return share_of_curve(pairs, charge or self.charge, accountant=self.plan.terms.accountant)
 
 
 CASES = [

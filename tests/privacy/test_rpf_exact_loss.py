@@ -24,6 +24,7 @@ from app.forests.data.schema import Schema
 from app.forests.forest_release import grow
 from app.forests.kernels import boosting, fourth_roots
 from app.privacy.accountants import pure
+from app.privacy.calibration import Terms
 from app.privacy.events import Adjacency, EventCostsMore
 from tests.privacy.enumeration import TOLERANCE, EnumeratingRandomness, draw_unpaid, loss, output_law
 from tests.support.schemas import schema_of
@@ -93,7 +94,7 @@ class Case:
         self._n_features = n_features
         self._window, self._units = window, units
         self._known: dict[Rows, dict[Hashable, float]] = {}
-        request = PlanRequest("rpf", {"n_estimators": 1, **parameters}, Fraction(epsilon), 1_000)
+        request = PlanRequest("rpf", {"n_estimators": 1, **parameters}, Terms(Fraction(epsilon)), 1_000)
         self.plan: Plan = plan(request, self._schema)
 
     @property
@@ -205,7 +206,7 @@ def test_forest_loses_at_most_what_was_charged(case: Callable[[], Case], n_rows:
     result = as_it_is(case, n_rows)
     worst = result.worst()
 
-    assert result.claim <= result.plan.epsilon
+    assert result.claim <= result.plan.terms.epsilon
     assert reached * result.claim - TOLERANCE <= worst <= result.claim + TOLERANCE
 
 

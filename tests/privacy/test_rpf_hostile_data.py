@@ -17,6 +17,7 @@ from app.forests.data.sanitiser import SanitisedColumns, SanitisedRows
 from app.forests.data.schema import Schema
 from app.forests.forest_release import grow
 from app.forests.noise.randomness import SystemRandomness
+from app.privacy.calibration import Terms
 from tests.privacy.laws import assert_law, discrete_laplace_law
 from tests.privacy.test_hostile_data import RECORD, SCHEMA, grown, rows_from, shape
 from tests.support.schemas import schema_of
@@ -30,7 +31,7 @@ PLANS = [
 
 
 def planned(parameters: dict, epsilon: str = "1", size: int = 1_000, schema: Schema = SCHEMA) -> Plan:
-    return plan(PlanRequest("rpf", parameters, Fraction(epsilon), size), schema)
+    return plan(PlanRequest("rpf", parameters, Terms(Fraction(epsilon)), size), schema)
 
 
 @pytest.mark.parametrize("parameters", PLANS)

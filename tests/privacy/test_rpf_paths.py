@@ -23,6 +23,7 @@ from app.forests.forest_release import grow
 from app.forests.kernels import fourth_roots
 from app.forests.kernels.boosting import UNIT
 from app.forests.trees import tree_parameters
+from app.privacy.calibration import Terms
 from app.privacy.events import Event, Parallel, Part, PermuteAndFlip, Sequential
 from tests.privacy.plain_walks import N_ROWS, SCHEMA, UNIVERSE, Split, goes_left, leaf_of, rows, split_at, splits_of
 from tests.privacy.recorder import leaves
@@ -48,7 +49,9 @@ class Chooser:
 
 
 def planned(**parameters: object) -> Plan:
-    return plan(PlanRequest("rpf", {"n_estimators": 1, "pairs": "none", **parameters}, Fraction(4), 1_000), SCHEMA)
+    return plan(
+        PlanRequest("rpf", {"n_estimators": 1, "pairs": "none", **parameters}, Terms(Fraction(4)), 1_000), SCHEMA
+    )
 
 
 def utility(groups: np.ndarray, splits: tuple[Split, ...], *, within: np.ndarray | None = None) -> int:

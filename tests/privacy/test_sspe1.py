@@ -19,6 +19,7 @@ from app.forests.forest_release import grow
 from app.forests.trees import tree_price
 from app.privacy import accountants
 from app.privacy.accountants import pure
+from app.privacy.calibration import Terms
 from app.privacy.events import Adjacency
 from tests.privacy.enumeration import TOLERANCE, EnumeratingRandomness, loss, output_law
 from tests.privacy.test_delta_accounts import share_of_curve
@@ -65,7 +66,7 @@ def test_each_dataset_pays_by_its_own_facts() -> None:
     shape: dict[str, object] = {"n_estimators": 1, "max_depth": 1, "assignment": "sequential"}
     request = request_for("sspe-1", shape, Fraction(1), None, max_rows=2)
     assert request.unlabelled is not None
-    other = replace(request, unlabelled=replace(request.unlabelled, epsilon=Fraction(3), max_rows=1))
+    other = replace(request, unlabelled=Terms(Fraction(3)))
 
     assert claims(plan(request, THREE_SPLITS)) == pytest.approx((0.5, 0.5))
     assert claims(plan(other, THREE_SPLITS)) == pytest.approx((0.5, 3.0))

@@ -157,7 +157,7 @@ def check(
         plan.parameters.get(name) == mode for name, mode in (("leaf", "shares"), ("utility", "normalised"))
     )
     scales = [leaf.inverse_scale for leaf in leaves(event) if hasattr(leaf, "max_candidates")]
-    kind = PermuteAndFlip if plan.accountant == "pure" else ExponentialMechanism
+    kind = PermuteAndFlip if plan.terms.accountant == "pure" else ExponentialMechanism
     expected, codes = list[tuple[type, Fraction, list[int], int]](), rows()[0]
     for number, (own, tree) in enumerate(zip(selections, trees, strict=True)):
         expected += [

@@ -9,6 +9,7 @@ import pytest
 from app.forests.catalogue import PlanRequest, plan
 from app.forests.data.sanitiser import SanitisedColumns, SanitisedRows
 from app.privacy.accountants import pure
+from app.privacy.calibration import Terms
 from app.privacy.events import Adjacency
 from tests.privacy.enumeration import TOLERANCE, loss, output_law
 from tests.privacy.universe import RECORDS, TWO_SPLITS, Record, production, rows_of
@@ -36,7 +37,7 @@ def worlds(max_rows: int, records: tuple[Record, ...]) -> Iterator[tuple[tuple[R
 def worst(slug: str, *, max_rows: int, planned_for: int, n_kinds: int, key: bytes, **parameters: object) -> float:
     """The largest loss if one of two units is added or removed with all its rows."""
     request = PlanRequest(
-        slug, {"n_estimators": 1, "max_depth": 1, **parameters}, Fraction(1), None, max_rows=planned_for
+        slug, {"n_estimators": 1, "max_depth": 1, **parameters}, Terms(Fraction(1), max_rows=planned_for)
     )
     settled = plan(request, TWO_SPLITS)
     laws = {

@@ -12,6 +12,7 @@ from app.forests.contract.plan import Forest, Plan
 from app.forests.data.sanitiser import SanitisedColumns, SanitisedRows
 from app.forests.data.schema import Schema
 from app.forests.forest_release import grow
+from app.privacy.calibration import Terms
 from tests.privacy.enumeration import EnumeratingRandomness, loss, output_law
 from tests.support.schemas import schema_of
 
@@ -55,7 +56,7 @@ def rows_of(dataset: Dataset) -> SanitisedRows:
 
 def planned(slug: str, schema: Schema, epsilon: str = "1", **parameters: object) -> Plan:
     """A plan of production code with every default."""
-    return plan(PlanRequest(slug, {"n_estimators": 1, "max_depth": 1, **parameters}, Fraction(epsilon), None), schema)
+    return plan(PlanRequest(slug, {"n_estimators": 1, "max_depth": 1, **parameters}, Terms(Fraction(epsilon))), schema)
 
 
 def released(forest: Forest) -> Hashable:

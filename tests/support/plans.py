@@ -1,11 +1,12 @@
 """Makes requests for plans of any algorithm, on accounts that can pay for it."""
 
+from dataclasses import replace
 from fractions import Fraction
 
 from app.forests import catalogue
 from app.forests.catalogue import PlanRequest
 from app.forests.contract.algorithm import TwoDatasetAlgorithm
-from app.privacy.calibration import AccountRequest
+from app.privacy.calibration import Terms
 from app.privacy.events import Adjacency
 
 
@@ -22,6 +23,8 @@ def request_for(
 ) -> PlanRequest:
     """A request on an account with the algorithm's adjacency by default; a second account has equal terms."""
     algorithm = catalogue.AUTO if slug == catalogue.AUTO.slug else catalogue.algorithm(slug)
-    terms = (epsilon, size, accountant, delta, adjacency or algorithm.adjacency, max_rows)
-    unlabelled = AccountRequest(*terms) if isinstance(algorithm, TwoDatasetAlgorithm) else None
-    return PlanRequest(slug, parameters, *terms, unlabelled=unlabelled)
+    terms = Terms(epsilon, accountant, delta, adjacency or algorithm.adjacency, max_rows)
+    request = PlanRequest(slug, parameters, terms, size)
+    if not isinstance(algorithm, TwoDatasetAlgorithm):
+        return request
+    return replace(request, unlabelled=terms, unlabelled_size=size)

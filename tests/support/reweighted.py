@@ -8,6 +8,7 @@ from app.forests.catalogue import PlanRequest, plan
 from app.forests.contract.plan import Plan
 from app.forests.data.sanitiser import SanitisedColumns, SanitisedRows
 from app.forests.data.schema import Schema
+from app.privacy.calibration import Terms
 from tests.support.schemas import schema_of
 
 SCHEMA = schema_of(
@@ -20,7 +21,7 @@ SCHEMA = schema_of(
 
 def planned(epsilon: str = "1", size: int = 2_000, schema: Schema = SCHEMA, **parameters: object) -> Plan:
     """A plan of ``rpf`` with the given parameters."""
-    return plan(PlanRequest("rpf", parameters, Fraction(epsilon), size), schema)
+    return plan(PlanRequest("rpf", parameters, Terms(Fraction(epsilon)), size), schema)
 
 
 def rows(n_rows: int = 600, seed: int = 3) -> SanitisedRows:

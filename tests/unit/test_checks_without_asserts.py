@@ -18,15 +18,14 @@ import numpy as np
 from app.forests import evaluation, evaluation_release, catalogue, profile
 from app.forests.bins import noisy_counts, releases
 from app.forests.catalogue import PlanRequest, public_facts
-from app.privacy.calibration import AccountRequest
+from app.privacy.calibration import Terms
 from app.forests.noise.randomness import SystemRandomness
 from app.privacy.events import Adjacency
 from app.privacy.events import DiscreteLaplace, EventCostsMore, Part, Sequential, UnknownPrivacyEvent
 from tests.privacy.universe import TWO_SPLITS
 
 assert False, "removed by -O"
-request = AccountRequest(Fraction(1), None, "pure", None, Adjacency.ADD_REMOVE_ONE, 1)
-facts = public_facts(request, TWO_SPLITS, Adjacency.ADD_REMOVE_ONE)
+facts = public_facts(Terms(Fraction(1)), None, TWO_SPLITS, Adjacency.ADD_REMOVE_ONE)
 costly = DiscreteLaplace(Adjacency.ADD_REMOVE_ONE, Fraction(1), Fraction(2), 2)
 
 def error_of(code):
@@ -50,7 +49,7 @@ REFUSED = {
         """
 honest = catalogue._event
 catalogue._event = lambda *each: Sequential((Part(2, honest(*each)),))
-catalogue.plan(PlanRequest("mrf", {}, Fraction(1), None), TWO_SPLITS)
+catalogue.plan(PlanRequest("mrf", {}, Terms(Fraction(1))), TWO_SPLITS)
 """,
         "EventCostsMore",
     ),

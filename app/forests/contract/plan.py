@@ -22,6 +22,7 @@ from app.forests.data.sanitiser import SanitisedColumns
 from app.forests.data.schema import Schema
 from app.privacy import events
 from app.privacy.accountants import pure
+from app.privacy.calibration import Terms
 from app.privacy.events import Adjacency, Event
 
 
@@ -36,21 +37,17 @@ class UnlabelledPlan:
     """The part of a plan that the account of an unlabelled dataset pays for; attributes as in :class:`Plan`."""
 
     event: Event
-    epsilon: Fraction
-    accountant: str
-    delta: Fraction | None
-    adjacency: Adjacency
-    max_rows: int
+    terms: Terms
 
     def to_json(self) -> dict[str, object]:
         """Exact, every field."""
         return {
             "event": self.event.to_json(),
-            "epsilon": str(self.epsilon),
-            "accountant": self.accountant,
-            "delta": None if self.delta is None else str(self.delta),
-            "adjacency": self.adjacency.value,
-            "max_rows": self.max_rows,
+            "epsilon": str(self.terms.epsilon),
+            "accountant": self.terms.accountant,
+            "delta": None if self.terms.delta is None else str(self.terms.delta),
+            "adjacency": self.terms.adjacency.value,
+            "max_rows": self.terms.max_rows,
         }
 
     @classmethod
@@ -69,14 +66,9 @@ class UnlabelledPlan:
                 "adjacency": str(adjacency),
                 "max_rows": int(max_rows),
             }:
-                return cls(
-                    events.from_json(event),
-                    Fraction(epsilon),
-                    accountant,
-                    None if delta is None else Fraction(delta),
-                    Adjacency(adjacency),
-                    max_rows,
-                )
+                at = None if delta is None else Fraction(delta)
+                terms = Terms(Fraction(epsilon), accountant, at, Adjacency(adjacency), max_rows)
+                return cls(events.from_json(event), terms)
         raise PlanInvalid
 
 
@@ -87,29 +79,21 @@ class Plan:
     Attributes:
         algorithm: slug; where the request says ``auto``, the chosen algorithm.
         parameters: every parameter with its value; integers, choices, and exact numbers as decimal text.
-        epsilon: the requested price, for a whole privacy unit. On a ``pure`` account,
-            ``max_rows`` times the event's loss is at most ``epsilon``.
+        terms: what the account pays for a whole privacy unit. The event is stated for one row, and costs at most the
+            price of (ε, δ) for all rows of a unit.
         n_trees: trees to grow; the unit of progress.
         event: the releases and their noise; scales are multiples of 2^-32, rounded down.
         warnings: sentences for the analyst.
-        accountant: the accountant that prices the event.
-        delta: of the request; the event costs at most the price of (ε, δ) in the accountant's unit.
-        adjacency: of the account.
-        max_rows: largest number of rows of one privacy unit; the event is stated for one row.
         profile: an earlier release that replaces draws of this plan; ``None``: nothing is reused.
         unlabelled: for algorithms that learn from two datasets, the part that the unlabelled dataset pays for.
     """
 
     algorithm: str
     parameters: Mapping[str, Value]
-    epsilon: Fraction
+    terms: Terms
     n_trees: int
     event: Event
     warnings: tuple[str, ...]
-    accountant: str = pure.NAME
-    delta: Fraction | None = None
-    adjacency: Adjacency = Adjacency.ADD_REMOVE_ONE
-    max_rows: int = 1
     profile: ReusedProfile | None = None
     unlabelled: UnlabelledPlan | None = None
 
@@ -131,21 +115,24 @@ class Plan:
                 **more,
             } if all(isinstance(warning, str) for warning in warnings):
                 parameters = read_stored(known, stored)
-                read = cls(
-                    algorithm,
-                    parameters,
+                terms = Terms(
                     Fraction(epsilon),
-                    n_trees,
-                    events.from_json(event),
-                    tuple(warnings),
                     str(more.get("accountant", pure.NAME)),
                     Fraction(str(more["delta"])) if "delta" in more else None,
                     Adjacency(str(more.get("adjacency", Adjacency.ADD_REMOVE_ONE))),
                     int(str(more.get("max_rows", 1))),
+                )
+                read = cls(
+                    algorithm,
+                    parameters,
+                    terms,
+                    n_trees,
+                    events.from_json(event),
+                    tuple(warnings),
                     ReusedProfile.from_json(more["profile"]) if "profile" in more else None,
                     UnlabelledPlan.from_json(more["unlabelled"]) if "unlabelled" in more else None,
                 )
-                is_whole = parameters.keys() == {parameter.name for parameter in known} and read.max_rows >= 1
+                is_whole = parameters.keys() == {parameter.name for parameter in known} and terms.max_rows >= 1
                 is_sized = type(n_trees) is int and n_trees == parameters["n_estimators"]
                 if is_whole and is_sized and read.to_json() == value:
                     return read
@@ -154,13 +141,14 @@ class Plan:
     def to_json(self) -> dict[str, object]:
         """Exact: budgets as fraction text in lowest terms. The accountant and δ are present only with a δ, the
         adjacency if it is not add/remove, ``max_rows`` if it is above 1, the profile if one is reused."""
-        account: dict[str, object] = {"epsilon": str(self.epsilon)}
-        if self.delta is not None:
-            account |= {"accountant": self.accountant, "delta": str(self.delta)}
-        if self.adjacency is not Adjacency.ADD_REMOVE_ONE:
-            account |= {"adjacency": self.adjacency.value}
-        if self.max_rows != 1:
-            account |= {"max_rows": self.max_rows}
+        terms = self.terms
+        account: dict[str, object] = {"epsilon": str(terms.epsilon)}
+        if terms.delta is not None:
+            account |= {"accountant": terms.accountant, "delta": str(terms.delta)}
+        if terms.adjacency is not Adjacency.ADD_REMOVE_ONE:
+            account |= {"adjacency": terms.adjacency.value}
+        if terms.max_rows != 1:
+            account |= {"max_rows": terms.max_rows}
         if self.profile is not None:
             account |= {"profile": self.profile.to_json()}
         if self.unlabelled is not None:

@@ -1,7 +1,7 @@
 """Charges a claimed job in one transaction, if its reservations pay for every release of its task."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from fractions import Fraction
 from pathlib import Path
@@ -26,7 +26,7 @@ from app.jobs.tables import JobPart, JobRow
 from app.ledger import kept_states, reservations, rules, statements, tables
 from app.ledger.tables import ReservationRow
 from app.privacy import accountants, events
-from app.privacy.calibration import AccountRequest, price_of, stated_price
+from app.privacy.calibration import Terms
 from app.privacy.scope import Scope
 from app.services.installation import Installation
 from app.services.jobs import kinds, notices
@@ -70,7 +70,7 @@ class _Planning(NamedTuple):
     algorithm: str | None
     work: dict[str, Any]
     schema: dict[str, Any]
-    terms: Sequence[AccountRequest]
+    terms: Sequence[Terms]
 
 
 def charge_claimed(installation: Installation, claim: Claim) -> JobTask:
@@ -201,17 +201,16 @@ def _is_part_paid(
 ) -> bool:
     kept_states.require_declared(session, tables.account(session, dataset.id), dataset.facts)
     accountant = accountants.by_name(statements.highest_cap(session, dataset.id).accountant)
-    terms = _terms(dataset, part.price)
+    terms = replace(_terms(dataset, part.price), accountant=accountant.NAME)
     paid = JobPart(
         dataset=reservation.account_id,
         dataset_name=dataset.name,
         scope=reservation.scope,
         epochs=_paid_uploads(session, dataset, Scope(reservation.scope), n_uploads=len(part.epochs)),
-        price=stated_price(terms.epsilon, reservation.amount, accountant=accountant.NAME, delta=terms.delta),
+        price=terms.stated(reservation.amount),
         reservation_id=reservation.id,
     )
-    amount = price_of(terms.epsilon, accountant=accountant.NAME, delta=terms.delta)
-    if part != paid or reservation.event != event or reservation.amount != amount:
+    if part != paid or reservation.event != event or reservation.amount != terms.price():
         return False
     of_unit = accountant.group(dataset.max_rows) * accountant.loss(events.from_json(event), adjacency=dataset.adjacency)
     return of_unit <= Fraction(reservation.amount, 10**accountant.PLACES)
@@ -227,12 +226,10 @@ def _paid_uploads(session: Session, dataset: Dataset, scope: Scope, *, n_uploads
     return uploads[:n_uploads] if dataset.partitions.epoch_partition is None else uploads
 
 
-def _terms(dataset: Dataset, price: Mapping[str, Any]) -> AccountRequest:
-    """What a dataset's account pays for, as the plan of the job was made from it; the size decides no event."""
+def _terms(dataset: Dataset, price: Mapping[str, Any]) -> Terms:
+    """What a dataset's account pays for, as the plan of the job was made from it."""
     delta = None if price["delta"] is None else Fraction(price["delta"])
-    return AccountRequest(
-        Fraction(price["epsilon"]), None, price["accountant"], delta, dataset.adjacency, dataset.max_rows
-    )
+    return Terms(Fraction(price["epsilon"]), price["accountant"], delta, dataset.adjacency, dataset.max_rows)
 
 
 def _require_open(session: Session, row: JobRow, *, at: datetime) -> None:

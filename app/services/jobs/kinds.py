@@ -18,7 +18,7 @@ from app.datasets import catalog
 from app.forests.data.schema import Schema
 from app.jobs.tables import JobRow
 from app.privacy import accountants, events, receipts
-from app.privacy.calibration import AccountRequest
+from app.privacy.calibration import Terms
 from app.privacy.guarantees import Output
 from app.services.guarantees import of_charged
 from app.services.installation import Installation
@@ -47,7 +47,7 @@ class JobOutput(Protocol):
 class JobKind(Protocol):
     """One kind of job."""
 
-    def is_planned(self, session: Session, row: JobRow, schema: Schema, terms: Sequence[AccountRequest]) -> bool:
+    def is_planned(self, session: Session, row: JobRow, schema: Schema, terms: Sequence[Terms]) -> bool:
         """Whether the stored work is what planning makes of its parameters, for the first part's schema and the terms
         on which each part is paid. Raises an error of any kind where the work is not of its form.
         """

@@ -34,7 +34,7 @@ from app.forests.evaluation import (
 from app.forests.profile import Profile
 from app.jobs import queue
 from app.jobs.tables import JobPart, JobRow
-from app.privacy.calibration import AccountRequest
+from app.privacy.calibration import Terms
 from app.privacy.events import Adjacency
 from app.privacy.scope import Scope
 from app.registry import models, releases
@@ -47,7 +47,7 @@ from app.services.jobs.task import JobTask
 from app.services.pagination import PageRequest, page_of
 from app.services.predict import addressed_model
 from app.services.spending.quotes import quote_parts
-from app.services.spending.spend import Asked, Job, PricedPart, price_part, read_asked, spending
+from app.services.spending.spend import AskedDataset, AskedPart, Job, PricedPart, ask_part, read_asked, spending
 from app.wire.spending import (
     AccuracyOut,
     AurocOut,
@@ -131,12 +131,12 @@ def submit_evaluation(
         if [row.id for row in rows] != planned.models:
             raise Unavailable("an alias moved while the job was planned; nothing was charged")
         parts = spend.confirmed([planned.part])
-        dataset = planned.part.dataset
+        dataset = planned.part.asked.dataset
         work = {
             "plan": planned.plan.to_json(),
             "models": [{"id": row.id, "digest": row.digest} for row in rows],
             "classes": list(dataset.schema.label.classes),
-            "warnings": [*planned.part.warnings, *planned.warnings],
+            "warnings": [*planned.part.asked.warnings, *planned.warnings],
         }
         return spend.accept(Job("evaluation", dataset, parts, work, name=body.name, purpose=body.purpose))
 
@@ -170,7 +170,7 @@ def _read_asked(
     caller: Principal,
     addresses: Sequence[str],
     body: EvaluationIn | SelectionIn,
-) -> tuple[Principal, list[_EvaluatedModel], Asked]:
+) -> tuple[Principal, list[_EvaluatedModel], AskedDataset]:
     rows = _models(session, caller, addresses)
     principal, [asked] = read_asked(installation, session, caller, [_dataset(rows, body)], TRAIN)
     return principal, [_EvaluatedModel(row, queue.job(session, row.job_id).parts) for row in rows], asked
@@ -189,27 +189,29 @@ def _dataset(models: Sequence[ModelRow], body: EvaluationIn | SelectionIn) -> st
 
 
 def _plan_evaluation(
-    installation: Installation, models: Sequence[_EvaluatedModel], asked: Asked, body: EvaluationIn | SelectionIn
+    installation: Installation,
+    models: Sequence[_EvaluatedModel],
+    source: AskedDataset,
+    body: EvaluationIn | SelectionIn,
 ) -> PlannedEvaluation:
     """Plans the releases and prices them, from public facts alone; reads the artifacts, which do not change."""
     warnings = []
     for model in models:  # one after another: an artifact stays in memory only if the cache keeps it
         artifact = installation.cache.get(model.row.digest)
-        if not artifact.schema.reads_like(asked.dataset.schema):
+        if not artifact.schema.reads_like(source.dataset.schema):
             raise InvalidRequest.at("/dataset", "other-declaration")
         match artifact.metadata.get("only_answer"):
             case {"text": text}:
                 warnings.append(f"Model {model.row.id}: {text}")
-    priced = price_part(asked, body)
-    plan = _plan(body, _facts(priced.account_request, asked.dataset.schema))
-    part = priced.paying_for(plan.event)
-    if any(_was_trained_on(model, part) for model in models):
+    asked = ask_part(source, body)
+    plan = _plan(body, _facts(asked.terms, source.dataset.schema))
+    if any(_was_trained_on(model, asked) for model in models):
         warnings.insert(0, _TRAINED_ON)
-    return PlannedEvaluation([model.row.id for model in models], plan, part, warnings)
+    return PlannedEvaluation([model.row.id for model in models], plan, PricedPart(asked, plan.event), warnings)
 
 
-def _facts(paid: AccountRequest, schema: Schema) -> PublicFacts:
-    return public_facts(paid, schema, Adjacency.ADD_REMOVE_ONE)
+def _facts(terms: Terms, schema: Schema) -> PublicFacts:
+    return public_facts(terms, None, schema, Adjacency.ADD_REMOVE_ONE)
 
 
 def _plan(body: EvaluationIn | SelectionIn, facts: PublicFacts) -> EvaluationPlan:
@@ -218,9 +220,9 @@ def _plan(body: EvaluationIn | SelectionIn, facts: PublicFacts) -> EvaluationPla
     return plan_tables(body.metrics, facts, score_bins=body.score_bins)
 
 
-def _was_trained_on(model: _EvaluatedModel, part: PricedPart) -> bool:
+def _was_trained_on(model: _EvaluatedModel, part: AskedPart) -> bool:
     """Whether the scope shares a cell and an upload with rows that a model read; both scopes are public."""
-    epochs = set(part.dataset.uploads_in(part.scope, part.asked.uploads))
+    epochs = set(part.dataset.uploads_in(part.scope, part.source.uploads))
     return any(
         trained.dataset == part.dataset.id
         and not epochs.isdisjoint(trained.epochs)
@@ -248,7 +250,7 @@ class ReleasedEvaluation:
 class EvaluationKind:
     """Jobs that count a model's answers or choose the best of several models."""
 
-    def is_planned(self, session: Session, row: JobRow, schema: Schema, terms: Sequence[AccountRequest]) -> bool:
+    def is_planned(self, session: Session, row: JobRow, schema: Schema, terms: Sequence[Terms]) -> bool:
         """See :class:`app.services.jobs.kinds.JobKind`."""
         [paid], work = terms, row.task["work"]
         stored, named = EvaluationPlan.from_json(work["plan"]), work["models"]

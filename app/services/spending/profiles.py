@@ -22,7 +22,7 @@ from app.forests.contract.algorithm import PublicFacts
 from app.forests.data.schema import Schema
 from app.forests.profile import Profile, ProfileInvalid, ProfilePlan
 from app.jobs.tables import JobRow
-from app.privacy.calibration import AccountRequest
+from app.privacy.calibration import Terms
 from app.privacy.events import Adjacency
 from app.registry import releases
 from app.registry.tables import ProfileRow
@@ -34,7 +34,7 @@ from app.services.jobs.kinds import OutputInvalid
 from app.services.jobs.task import JobTask
 from app.services.pagination import PageRequest, page_of
 from app.services.spending.quotes import quote_parts
-from app.services.spending.spend import Asked, Job, PricedPart, price_part, read_asked, spending
+from app.services.spending.spend import AskedDataset, Job, PricedPart, ask_part, read_asked, spending
 from app.wire.spending import (
     ClassCountOut,
     FeatureBinsOut,
@@ -80,7 +80,7 @@ def submit_profile(
         plan, part = planned
         work = {"plan": plan.to_json()}
         parts = spend.confirmed([part])
-        return spend.accept(Job("profile", part.dataset, parts, work, name=body.name, purpose=body.purpose))
+        return spend.accept(Job("profile", part.asked.dataset, parts, work, name=body.name, purpose=body.purpose))
 
 
 def _planned_before(
@@ -100,15 +100,15 @@ def released_profile(row: ProfileRow) -> Profile:
     return Profile.from_json(row.body["profile"], Schema.from_json(row.body["schema"]))
 
 
-def _plan_profile(asked: Asked, body: ProfileIn) -> tuple[ProfilePlan, PricedPart]:
+def _plan_profile(source: AskedDataset, body: ProfileIn) -> tuple[ProfilePlan, PricedPart]:
     """Plans the release and prices it, from public facts alone."""
-    part = price_part(asked, body)
-    plan = profile.plan(body.parameters, _facts(part.account_request, asked.dataset.schema))
-    return plan, part.paying_for(plan.event)
+    asked = ask_part(source, body)
+    plan = profile.plan(body.parameters, _facts(asked.terms, source.dataset.schema))
+    return plan, PricedPart(asked, plan.event)
 
 
-def _facts(paid: AccountRequest, schema: Schema) -> PublicFacts:
-    return public_facts(paid, schema, Adjacency.ADD_REMOVE_ONE)
+def _facts(terms: Terms, schema: Schema) -> PublicFacts:
+    return public_facts(terms, None, schema, Adjacency.ADD_REMOVE_ONE)
 
 
 @dataclass(frozen=True)
@@ -130,7 +130,7 @@ class ReleasedProfile:
 class ProfileKind:
     """Jobs that release a profile: bins, class counts and a size."""
 
-    def is_planned(self, session: Session, row: JobRow, schema: Schema, terms: Sequence[AccountRequest]) -> bool:
+    def is_planned(self, session: Session, row: JobRow, schema: Schema, terms: Sequence[Terms]) -> bool:
         """See :class:`app.services.jobs.kinds.JobKind`."""
         [paid], stored = terms, ProfilePlan.from_json(row.task["work"]["plan"])
         return profile.plan(stored.parameters, _facts(paid, schema)) == stored

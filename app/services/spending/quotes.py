@@ -20,7 +20,7 @@ from app.forests.expected_accuracy import DELTA, Band, Comparison, Run, runs
 from app.ledger import rules, statements
 from app.ledger.admission import AskedAmount
 from app.privacy import accountants, guarantees, receipts
-from app.services.spending.spend import PricedPart
+from app.services.spending.spend import AskedPart, PricedPart
 from app.wire.spending import ExpectedAccuracyOut, ExpectedAurocOut, RecoveredBandOut, RecoveredOut
 
 _BOUNDED = (
@@ -57,29 +57,27 @@ class PartQuote:
     def warnings(self) -> list[str]:
         """Sentences about the requested numbers and the balance."""
         bounded = [] if self.balance.is_exact else [_BOUNDED]
-        return [*self.part.warnings, *bounded, *self.closed]
+        return [*self.part.asked.warnings, *bounded, *self.closed]
 
     @property
     def fields(self) -> dict[str, Any]:
         """The fields of every quote, which ``AccountPlanOut`` defines."""
-        part = self.part
-        fitting = partial(accountants.largest_that_fits, part.accountant, delta=part.delta)
+        asked, event = self.part.asked, self.part.event
+        terms = asked.terms
+        fitting = partial(accountants.largest_that_fits, terms.accountant, delta=terms.delta)
         return {
-            "dataset": part.dataset.id,
-            "dataset_name": part.dataset.name,
-            "scope": part.scope.to_json(),
-            "price": part.price,
-            "event": part.event.to_json(),
-            "odds": guarantees.odds_of_charge(part.accountant, part.amount, part.dataset.adjacency),
+            "dataset": asked.dataset.id,
+            "dataset_name": asked.dataset.name,
+            "scope": asked.scope.to_json(),
+            "price": asked.price,
+            "event": event.to_json(),
+            "odds": guarantees.odds_of_charge(terms.accountant, asked.amount, terms.adjacency),
             "receipt": receipts.in_words(
-                part.event,
-                accountant=part.accountant,
-                adjacency=part.dataset.adjacency,
-                max_rows=part.dataset.max_rows,
+                event, accountant=terms.accountant, adjacency=terms.adjacency, max_rows=terms.max_rows
             ),
             "cap": self.balance.text(self.balance.cap),
             "remaining": self.balance.text(self.balance.remaining),
-            "fits": part.amount <= self.balance.room,
+            "fits": asked.amount <= self.balance.room,
             "largest_that_fits": amounts.to_text(fitting(self.balance.room)),
             "left_afterwards": amounts.to_text(fitting(self.room_after)),
             "limited_by": self.balance.limited_by,
@@ -90,23 +88,25 @@ class PartQuote:
 
 def quote_parts(session: Session, principal: Principal, parts: Sequence[PricedPart]) -> list[PartQuote]:
     """Quotes a job's parts for a key. Datasets of one population share its cap, so all parts are judged together."""
-    requests = [AskedAmount(part.dataset.id, part.amount, part.charged_scope) for part in parts]
+    asked = [part.asked for part in parts]
+    requests = [AskedAmount(each.dataset.id, each.amount, each.charged_scope) for each in asked]
     balances = statements.balances_of_job(session, requests, principal.key_id)
-    allowances = rules.allowances(session, {part.dataset.id for part in parts}, principal.key_id)
+    allowances = rules.allowances(session, {each.dataset.id for each in asked}, principal.key_id)
     quotes = []
     for position, (part, balance) in enumerate(zip(parts, balances, strict=True)):
-        allowance = allowances.get(part.dataset.id, rules.UNLIMITED)
+        amount, dataset = part.asked.amount, part.asked.dataset
+        allowance = allowances.get(dataset.id, rules.UNLIMITED)
         within = balance.within(rules.room_beside(allowances, requests, position), allowance.limited_by)
-        rest, by_rules = balance.room - part.amount, allowance.room_after(rules.total_on(requests, part.dataset.id))
+        rest, by_rules = balance.room - amount, allowance.room_after(rules.total_on(requests, dataset.id))
         after = rest if by_rules is None else min(rest, by_rules)
         quotes.append(
             PartQuote(
                 part,
                 within,
-                room_after=after if part.amount <= within.room else 0,
-                population=part.dataset.row.population if balance.limited_by == "population" else None,
+                room_after=after if amount <= within.room else 0,
+                population=dataset.row.population if balance.limited_by == "population" else None,
                 closed=[_ERASURE_DUE] if allowance.is_due else [_FROZEN] if allowance.is_frozen else [],
-                needs_approval=allowance.needs_approval(rules.total_on(requests, part.dataset.id)),
+                needs_approval=allowance.needs_approval(rules.total_on(requests, dataset.id)),
             )
         )
     return quotes
@@ -117,7 +117,7 @@ def expected_accuracy(algorithm: str, parts: Sequence[PricedPart], *, rows: int 
 
     The size is the declared size or that of a released profile, never a count of rows.
     """
-    part, *others = parts
+    part, *others = (part.asked for part in parts)
     if others:
         return _unknown(f"Not measured for jobs on two datasets of these sizes. {_nearest_run(algorithm, part)}")
     if rows is None:
@@ -125,19 +125,20 @@ def expected_accuracy(algorithm: str, parts: Sequence[PricedPart], *, rows: int 
             "Unknown: the dataset declares no public size, so nobody can tell which public tables are similar. "
             + _nearest_run(algorithm, part)
         )
-    if not any((run.algorithm, run.accountant) == (algorithm, part.accountant) for run in runs()):
-        return _unknown(f"Not measured for {algorithm} on {part.accountant} accounts. {_nearest_run(algorithm, part)}")
-    is_halved = catalogue.algorithm(algorithm).adjacency is not part.dataset.adjacency
+    terms = part.terms
+    if not any((run.algorithm, run.accountant) == (algorithm, terms.accountant) for run in runs()):
+        return _unknown(f"Not measured for {algorithm} on {terms.accountant} accounts. {_nearest_run(algorithm, part)}")
+    is_halved = catalogue.algorithm(algorithm).adjacency is not terms.adjacency
     comparison = Comparison(
         algorithm=algorithm,
-        accountant=part.accountant,
+        accountant=terms.accountant,
         rows=rows,
         schema=part.dataset.schema,
-        divisor=part.dataset.max_rows * (_STEPS_OF_A_LABEL if is_halved else 1),
+        divisor=terms.max_rows * (_STEPS_OF_A_LABEL if is_halved else 1),
     )
-    epsilon = _at_other_delta(part, float(part.epsilon), of=part.delta, to=DELTA)
+    epsilon = _at_other_delta(part, float(terms.epsilon), of=terms.delta, to=DELTA)
     band, curve = comparison.at(epsilon), comparison.curve()
-    notes = [_converted(part, epsilon)] if part.delta not in (None, DELTA) else []
+    notes = [_converted(part, epsilon)] if terms.delta not in (None, DELTA) else []
     if band is None:
         notes.append(_nearest_band(curve, epsilon) if curve else _nearest_table(comparison, epsilon))
     return ExpectedAccuracyOut(
@@ -214,15 +215,15 @@ def _auroc(band: Band) -> ExpectedAurocOut | None:
     return ExpectedAurocOut(**rounded, tables=at.n_tables)
 
 
-def _nearest_run(algorithm: str, part: PricedPart) -> str:
+def _nearest_run(algorithm: str, part: AskedPart) -> str:
     """Where the algorithm was measured, and what was measured on accounts like the one that pays."""
     measured = [run for run in runs() if run.algorithm == algorithm]
     results = catalogue.algorithm(algorithm).about.results
     nearest = "; ".join(map(_words, measured))
-    others = sorted({run.algorithm for run in runs() if run.accountant == part.accountant} - {algorithm})
+    others = sorted({run.algorithm for run in runs() if run.accountant == part.terms.accountant} - {algorithm})
     sentences = [f"Nearest measured: {nearest} ({results})."]
-    if others and all(run.accountant != part.accountant for run in measured):
-        sentences.append(f"Measured on {part.accountant} accounts: {', '.join(others)}.")
+    if others and all(run.accountant != part.terms.accountant for run in measured):
+        sentences.append(f"Measured on {part.terms.accountant} accounts: {', '.join(others)}.")
     return " ".join(sentences)
 
 
@@ -251,21 +252,21 @@ def _nearest_table(comparison: Comparison, epsilon: float) -> str:
     )
 
 
-def _converted(part: PricedPart, epsilon: float) -> str:
-    symbol = accountants.by_name(part.accountant).SYMBOL
+def _converted(part: AskedPart, epsilon: float) -> str:
+    symbol = accountants.by_name(part.terms.accountant).SYMBOL
     return f"Measured at δ = 1e-6, where the same {symbol} is ε = {_text(epsilon)}."
 
 
-def _at_other_delta(part: PricedPart, epsilon: float, *, of: Fraction | None, to: Fraction | None) -> float:
+def _at_other_delta(part: AskedPart, epsilon: float, *, of: Fraction | None, to: Fraction | None) -> float:
     """The ε at another δ whose price is equal, so that the noise is equal, too."""
     if of is None or to is None or of == to:
         return epsilon
-    accountant = accountants.by_name(part.accountant)
+    accountant = accountants.by_name(part.terms.accountant)
     return float(accountant.epsilon_of(accountant.price(Fraction(epsilon), of), to))
 
 
-def _shown(band: Band, part: PricedPart) -> RecoveredBandOut:
-    epsilon = _at_other_delta(part, band.epsilon, of=DELTA, to=part.delta)
+def _shown(band: Band, part: AskedPart) -> RecoveredBandOut:
+    epsilon = _at_other_delta(part, band.epsilon, of=DELTA, to=part.terms.delta)
     return RecoveredBandOut(
         epsilon=_text(epsilon),
         low=round(band.low, 3),

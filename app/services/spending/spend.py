@@ -8,7 +8,7 @@ idempotency key; :meth:`Spending.confirmed` compares the facts that were planned
 stores the answer, reserves and enqueues, or :meth:`Spending.store` stores that of a charge. The commit precedes the
 answer. A refusal rolls everything back, so the idempotency key stays unused.
 
-A part of a job is asked (:class:`Asked`, then :class:`RequestedPart`), priced (:class:`PricedPart`), reserved
+A part of a job is asked (:class:`AskedPart`), priced (:class:`PricedPart`, which holds what was asked), reserved
 (:class:`app.ledger.reservations.NewReservation`) and stored (:class:`app.jobs.tables.JobPart`).
 """
 
@@ -42,7 +42,7 @@ from app.ledger import kept_states, reservations
 from app.ledger.reservations import NewReservation
 from app.ledger.tables import AccountRow
 from app.privacy.accountants import SplitDelta
-from app.privacy.calibration import AccountRequest, price_of, stated_price
+from app.privacy.calibration import Terms
 from app.privacy.events import Event
 from app.privacy.scope import Scope
 from app.services.authorization import refreshed
@@ -62,7 +62,7 @@ _NO_ROWS = "The dataset has no rows yet: a job is refused until its owner has up
 
 
 @dataclass(frozen=True)
-class Asked:
+class AskedDataset:
     """A dataset that a request names, with the facts that price the request; none of them depends on rows.
 
     Attributes:
@@ -81,7 +81,7 @@ class Asked:
         """The expected number of rows in a scope, from declared sizes alone; ``None`` where no size is declared."""
         return self.dataset.expected_rows(scope, n_epochs=len(self.uploads))
 
-    def continues(self, earlier: "Asked") -> bool:
+    def continues(self, earlier: "AskedDataset") -> bool:
         """Whether what was planned from earlier facts holds: nothing but uploads came since."""
         is_same_account = (self.accountant, self.delta) == (earlier.accountant, earlier.delta)
         has_uploads = set(self.uploads).issuperset(earlier.uploads)
@@ -90,7 +90,7 @@ class Asked:
 
 def read_asked(
     installation: Installation, session: Session, caller: Principal, references: Sequence[str], roles: Set[Role]
-) -> tuple[Principal, list[Asked]]:
+) -> tuple[Principal, list[AskedDataset]]:
     """Finds datasets by id or name, and checks that the caller has one of several roles on each.
 
     One query reads everything, unless the name of a deleted dataset is among the references.
@@ -115,7 +115,7 @@ def read_asked(
         kept_states.require_declared(session, account, dataset.facts)
         delta = None if account.delta is None else Fraction(account.delta)
         converted_at = SplitDelta(delta, Fraction(account.delta_set_aside or 0)).converted_at
-        asked.append(Asked(dataset, catalog.uploads_of_text(uploads), account.accountant, converted_at))
+        asked.append(AskedDataset(dataset, catalog.uploads_of_text(uploads), account.accountant, converted_at))
     return principal, asked
 
 
@@ -148,7 +148,7 @@ def _query_asked(
 
 
 class SpendingBody(Protocol):
-    """The fields of a request's body that :func:`price_part` reads."""
+    """The fields of a request's body that :func:`ask_part` reads."""
 
     @property
     def epsilon(self) -> Fraction:
@@ -164,91 +164,79 @@ class SpendingBody(Protocol):
 
 
 @dataclass(frozen=True)
-class RequestedPart:
-    """A part of a job before its work is planned. Everything in it follows from public facts.
+class AskedPart:
+    """The rows that a job reads in one dataset, and what the account pays for them; all from public facts.
 
     Attributes:
-        asked: the dataset and its uploads.
+        source: the dataset and its uploads.
         scope: the requested scope; acceptance adds the uploads that exist at that time.
-        public_size: the declared order of magnitude of the rows in the scope; never a count.
-        accountant: name of the account's accountant.
-        amount: steps of the account's unit.
-        epsilon: the ε of the request.
-        delta: the δ of the request, or else of the account; ``None`` on accounts without a δ.
+        terms: of the account; δ is that of the request, or else that of the account.
+        amount: the price of the terms.
     """
 
-    asked: Asked
+    source: AskedDataset
     scope: Scope
-    public_size: int | None
-    accountant: str
+    terms: Terms
     amount: int
-    epsilon: Fraction
-    delta: Fraction | None
 
     @property
     def dataset(self) -> catalog.Dataset:
         """The dataset whose rows the part reads and whose account pays."""
-        return self.asked.dataset
+        return self.source.dataset
+
+    @property
+    def public_size(self) -> int | None:
+        """The declared order of magnitude of the rows in the scope; never a count."""
+        return self.source.expected_rows(self.scope)
 
     @property
     def charged_scope(self) -> Scope:
         """The scope that would be charged now."""
-        return self.dataset.with_uploads(self.scope, self.asked.uploads)
+        return self.dataset.with_uploads(self.scope, self.source.uploads)
 
     @property
     def price(self) -> PriceOut:
         """The price as answers show it: exactly the requested (ε, δ), in the account's unit."""
-        return PriceOut(**stated_price(self.epsilon, self.amount, accountant=self.accountant, delta=self.delta))
-
-    @property
-    def account_request(self) -> AccountRequest:
-        """The part as an argument of planning."""
-        return AccountRequest(
-            epsilon=self.epsilon,
-            public_size=self.public_size,
-            accountant=self.accountant,
-            delta=self.delta,
-            adjacency=self.dataset.adjacency,
-            max_rows=self.dataset.max_rows,
-        )
+        return PriceOut(**self.terms.stated(self.amount))
 
     @property
     def warnings(self) -> list[str]:
         """Sentences about the requested numbers and the declaration."""
         usual_delta = min(Fraction(1, 10**6), Fraction(1, 10 * max(self.dataset.row.public_size or 0, 1)))
-        is_large = self.delta is not None and self.delta > usual_delta
+        terms = self.terms
+        is_large = terms.delta is not None and terms.delta > usual_delta
         return [
-            *of_large_amount(self.accountant, self.amount, delta=self.delta, adjacency=self.dataset.adjacency),
+            *of_large_amount(terms.accountant, self.amount, delta=terms.delta, adjacency=terms.adjacency),
             *([_LARGE_DELTA] if is_large else []),
-            *([] if self.asked.uploads else [_NO_ROWS]),
+            *([] if self.source.uploads else [_NO_ROWS]),
             *self.dataset.schema.warnings,
         ]
 
-    def paying_for(self, event: Event) -> "PricedPart":
-        """The part with the event that its price pays for."""
-        return PricedPart(**vars(self), event=event)
-
 
 @dataclass(frozen=True)
-class PricedPart(RequestedPart):
-    """A part of a job, ready to be quoted or accepted: dataset, scope, amount, and the event that is released."""
+class PricedPart:
+    """A part of a job, ready to be quoted or accepted: what was asked, and the event that its price pays for."""
 
+    asked: AskedPart
     event: Event
 
+    def with_uploads(self, uploads: Sequence[str]) -> "PricedPart":
+        """The part, with the uploads that the dataset has by now."""
+        source = replace(self.asked.source, uploads=uploads)
+        return replace(self, asked=replace(self.asked, source=source))
 
-def price_part(asked: Asked, body: SpendingBody) -> RequestedPart:
-    """Reads the scope of a request and converts its (ε, δ) to an amount; the account's δ is the default."""
-    scope = asked.dataset.read_scope(body.scope, asked.uploads)
-    delta = asked.delta if body.delta is None else body.delta
-    return RequestedPart(
-        asked=asked,
-        scope=scope,
-        accountant=asked.accountant,
-        amount=price_of(body.epsilon, accountant=asked.accountant, delta=delta),
-        epsilon=body.epsilon,
-        delta=delta,
-        public_size=asked.expected_rows(scope),
-    )
+    def charged(self) -> "PricedPart":
+        """The part, with the scope that is charged now."""
+        return replace(self, asked=replace(self.asked, scope=self.asked.charged_scope))
+
+
+def ask_part(source: AskedDataset, body: SpendingBody) -> AskedPart:
+    """Reads the scope of a request and prices its (ε, δ); the account's δ is the default."""
+    dataset = source.dataset
+    delta = source.delta if body.delta is None else body.delta
+    scope = dataset.read_scope(body.scope, source.uploads)
+    terms = Terms(body.epsilon, source.accountant, delta, dataset.adjacency, dataset.max_rows)
+    return AskedPart(source, scope, terms, terms.price())
 
 
 @dataclass(frozen=True)
@@ -320,7 +308,7 @@ class Spending:
     session: Session
     principal: Principal
     request: IdempotentRequest
-    asked: Sequence[Asked] = ()
+    asked: Sequence[AskedDataset] = ()
     at: datetime = field(init=False)
     is_first: bool = False
     location: str | None = None
@@ -337,7 +325,7 @@ class Spending:
         self.location = None if answer is None else answer.location
         return answer
 
-    def authorize(self, references: Sequence[str], roles: frozenset[Role] = TRAIN) -> Sequence[Asked]:
+    def authorize(self, references: Sequence[str], roles: frozenset[Role] = TRAIN) -> Sequence[AskedDataset]:
         """Finds the datasets of the request and checks the caller's present roles; raises as :func:`read_asked`."""
         self.principal, self.asked = read_asked(self.installation, self.session, self.principal, references, roles)
         return self.asked
@@ -387,10 +375,11 @@ class Spending:
         present = {asked.dataset.id: asked for asked in self.asked}
         parts = []
         for part in planned:
-            asked = present.get(part.dataset.id)
-            if asked is None or not asked.continues(part.asked):
+            planned_from = part.asked.source
+            now = present.get(planned_from.dataset.id)
+            if now is None or not now.continues(planned_from):
                 raise Unavailable("the dataset changed while the job was planned; nothing was charged")
-            parts.append(replace(part, asked=replace(part.asked, uploads=asked.uploads)))
+            parts.append(part.with_uploads(now.uploads))
         return parts
 
     def accept(self, job: Job) -> Answer:
@@ -409,7 +398,7 @@ class Spending:
         if self._n_unfinished >= limits.MAX_UNFINISHED_JOBS_PER_KEY:
             raise TooManyRequests("unfinished jobs of this key", retry_after_s=limits.FULL_QUEUE_RETRY_S)
         job_id, key_id = stamps.new(stamps.JOB), self.principal.key_id
-        parts = [replace(part, scope=part.charged_scope) for part in job.parts]
+        parts = [part.charged() for part in job.parts]
         new_reservations = [_reservation(job, part, job_id=job_id) for part in parts]
         judged = reservations.judge(self.session, new_reservations, actor=key_id)
         if judged.excess:
@@ -476,25 +465,27 @@ def _locked(dialect: DialectName) -> Select[Any]:
 
 
 def _reservation(job: Job, part: PricedPart, *, job_id: str) -> NewReservation:
+    asked = part.asked
     return NewReservation(
-        account_id=part.dataset.id,
-        amount=part.amount,
-        scope=part.scope,
+        account_id=asked.dataset.id,
+        amount=asked.amount,
+        scope=asked.scope,
         event=part.event.to_json(),
         job_id=job_id,
-        delta=part.delta,
+        delta=asked.terms.delta,
         details=job.stated,
     )
 
 
 def _stored(part: PricedPart, reservation_id: str) -> JobPart:
     """The part as the job's row stores it: the worker reads exactly the uploads and cells that exist now."""
+    asked = part.asked
     return JobPart(
-        dataset=part.dataset.id,
-        dataset_name=part.dataset.name,
-        scope=part.scope.to_json(),
-        epochs=part.dataset.uploads_in(part.scope, part.asked.uploads),
-        price=part.price.model_dump(),
+        dataset=asked.dataset.id,
+        dataset_name=asked.dataset.name,
+        scope=asked.scope.to_json(),
+        epochs=asked.dataset.uploads_in(asked.scope, asked.source.uploads),
+        price=asked.price.model_dump(),
         reservation_id=reservation_id,
     )
 

@@ -15,12 +15,12 @@ from app.datasets import catalog
 from app.forests import catalogue, released_forest
 from app.forests.bins.quantile_bins import ReusedProfile
 from app.forests.catalogue import PlanRequest, plan
-from app.forests.contract.plan import Plan, UnlabelledPlan
+from app.forests.contract.plan import Plan
 from app.forests.data.schema import Schema
 from app.forests.profile import Profile
 from app.jobs.tables import JobRow
 from app.privacy import guarantees
-from app.privacy.calibration import AccountRequest
+from app.privacy.calibration import Terms
 from app.privacy.scope import Scope
 from app.registry import models, releases
 from app.registry.tables import ModelRow, ProfileRow
@@ -31,12 +31,12 @@ from app.services.jobs.task import JobTask
 from app.services.spending.profiles import released_profile
 from app.services.spending.quotes import expected_accuracy, quote_parts
 from app.services.spending.spend import (
-    Asked,
+    AskedDataset,
+    AskedPart,
     Job,
     PricedPart,
-    RequestedPart,
     Spending,
-    price_part,
+    ask_part,
     read_asked,
     spending,
 )
@@ -63,7 +63,7 @@ def submit_training(
         profile = {} if planned.profile is None else {"profile": planned.profile.id}
         job = Job(
             kind="train",
-            dataset=planned.parts[0].dataset,
+            dataset=planned.parts[0].asked.dataset,
             parts=planned.parts,
             work={"plan": planned.plan.to_json(), **profile},
             name=body.name,
@@ -119,12 +119,12 @@ def show_plan(installation: Installation, principal: Principal, body: PlanIn) ->
             each.dataset.living()
         planned = plan_training(session, principal, asked, body)
         labelled, *unlabelled = quote_parts(session, principal, planned.parts)
-    part, profile = planned.parts[0], planned.profile
+    part, profile = planned.parts[0].asked, planned.profile
     size = part.public_size if profile is None else profile.size
     warnings = [*planned.plan.warnings, *labelled.warnings]
     for quote in unlabelled:
         warnings += [sentence for sentence in quote.warnings if sentence not in warnings]
-        is_one_dataset = labelled.part.dataset.id == quote.part.dataset.id
+        is_one_dataset = labelled.part.asked.dataset.id == quote.part.asked.dataset.id
         warnings.append(guarantees.of_two_parts(is_one_dataset=is_one_dataset))
     return PlanOut(
         **labelled.fields,
@@ -143,36 +143,38 @@ def datasets_of(body: PlanIn) -> list[str]:
     return [body.dataset] if body.unlabelled is None else [body.dataset, body.unlabelled.dataset]
 
 
-def plan_training(session: Session, principal: Principal, asked: Sequence[Asked], body: PlanIn) -> PlannedTraining:
-    """Plans the job and prices its parts. Every account's facts come from ``asked``."""
-    labelled, unlabelled = price_part(asked[0], body), None
+def plan_training(
+    session: Session, principal: Principal, sources: Sequence[AskedDataset], body: PlanIn
+) -> PlannedTraining:
+    """Plans the job and prices its parts. Every account's facts come from ``sources``."""
+    labelled, unlabelled = ask_part(sources[0], body), None
     if body.unlabelled is not None:
         try:
-            unlabelled = price_part(asked[1], body.unlabelled)
+            unlabelled = ask_part(sources[1], body.unlabelled)
         except InvalidRequest as invalid:
             raise invalid.below(SECOND_PART) from None
     profile = reuse(session, principal, labelled.dataset, body.profile)
-    size = labelled.public_size
-    if profile is not None:
-        size = profile.size(labelled, n_epochs=len(labelled.asked.uploads))
+    size = labelled.public_size if profile is None else profile.size(labelled)
     request = PlanRequest(
         algorithm=body.algorithm,
         parameters=body.parameters,
-        **vars(replace(labelled.account_request, public_size=size)),
+        terms=labelled.terms,
+        public_size=size,
         profile=None if profile is None else profile.numbers,
-        unlabelled=None if unlabelled is None else unlabelled.account_request,
+        unlabelled=None if unlabelled is None else unlabelled.terms,
+        unlabelled_size=None if unlabelled is None else unlabelled.public_size,
     )
     planned = plan(request, labelled.dataset.schema)
-    parts = [labelled.paying_for(planned.event)]
+    parts = [PricedPart(labelled, planned.event)]
     if unlabelled is not None:
         assert planned.unlabelled is not None, "an algorithm that takes one dataset refuses a second"
         _require_fitting(labelled, unlabelled)
-        parts.append(unlabelled.paying_for(planned.unlabelled.event))
+        parts.append(PricedPart(unlabelled, planned.unlabelled.event))
     reused = None if profile is None else profile.shown(is_used=planned.profile is not None, size=size)
     return PlannedTraining(planned, tuple(parts), reused)
 
 
-def _require_fitting(labelled: RequestedPart, part: RequestedPart) -> None:
+def _require_fitting(labelled: AskedPart, part: AskedPart) -> None:
     """Checks that one forest can use the rows of both parts.
 
     Both parts may read one dataset in disjoint scopes: then each row is charged for one part (docs/proofs/sspe-1.md).
@@ -198,7 +200,7 @@ class Reuse:
         """The numbers that the plan carries."""
         return self.profile.reused(self.row.id)
 
-    def size(self, part: RequestedPart, *, n_epochs: int) -> int | None:
+    def size(self, part: AskedPart) -> int | None:
         """The number of rows in the request's scope that planning assumes.
 
         The profile's noisy size, scaled by the public shares of the two scopes, if no size was declared or the noise is
@@ -209,6 +211,7 @@ class Reuse:
             return declared
         if declared is not None and noisy < PRECISE * self.profile.size_noise_sd:
             return declared
+        n_epochs = len(part.source.uploads)
         inside, all_cells = part.dataset.partitions.share(part.scope, n_epochs=n_epochs)
         profile_inside, profile_cells = part.dataset.partitions.share(self._scope, n_epochs=n_epochs)
         return max(round(noisy * (inside * profile_cells) / (all_cells * profile_inside)), 1)
@@ -275,13 +278,13 @@ class StoredArtifact:
 class TrainKind:
     """Jobs that grow a forest and register a model."""
 
-    def is_planned(self, session: Session, row: JobRow, schema: Schema, terms: Sequence[AccountRequest]) -> bool:
+    def is_planned(self, session: Session, row: JobRow, schema: Schema, terms: Sequence[Terms]) -> bool:
         """See :class:`app.services.jobs.kinds.JobKind`."""
         work = row.task["work"]
         planned = catalogue.read_plan(work["plan"])
         catalogue.require_priced(planned, schema)
         is_named = planned.profile is None or planned.profile.id == work["profile"]
-        paid = [_terms(planned), *([] if planned.unlabelled is None else [_terms(planned.unlabelled)])]
+        paid = [planned.terms, *([] if planned.unlabelled is None else [planned.unlabelled.terms])]
         return is_named and row.algorithm == planned.algorithm and paid == terms
 
     def inputs(self, row: JobRow) -> Sequence[str]:
@@ -318,10 +321,6 @@ class TrainKind:
     def output(self, fields: dict[str, Any]) -> StoredArtifact:
         """See :class:`app.services.jobs.kinds.JobKind`."""
         return StoredArtifact(**fields)
-
-
-def _terms(part: Plan | UnlabelledPlan) -> AccountRequest:
-    return AccountRequest(part.epsilon, None, part.accountant, part.delta, part.adjacency, part.max_rows)
 
 
 def _profile_of_model(session: Session, row: JobRow) -> ProfileRow | None:

@@ -8,6 +8,7 @@ from app.core.errors import InvalidRequest
 from app.forests import catalogue
 from app.forests.catalogue import PlanRequest, plan
 from app.forests.contract.plan import Plan
+from app.privacy.calibration import Terms
 from tests.support.schemas import schema_of
 
 DELTA = Fraction(1, 10**6)
@@ -22,7 +23,7 @@ def planned(
     algorithm: str, accountant: str, *, epsilon: str = "1", size: int | None = 5_000, **parameters: object
 ) -> Plan:
     delta = None if accountant == "pure" else DELTA
-    return plan(PlanRequest(algorithm, parameters, Fraction(epsilon), size, accountant, delta), SCHEMA)
+    return plan(PlanRequest(algorithm, parameters, Terms(Fraction(epsilon), accountant, delta), size), SCHEMA)
 
 
 @pytest.mark.parametrize(("accountant", "slug"), [("pure", "rpf"), ("zcdp", "nbrt"), ("gdp", "nbrt")])

@@ -19,6 +19,7 @@ from app.forests.forest_release import grow
 from app.forests.noise.randomness import SystemRandomness
 from app.forests.released_forest import probabilities
 from app.privacy.accountants import pure
+from app.privacy.calibration import Terms
 from app.privacy.events import Adjacency
 from tests.support.schemas import schema_of
 
@@ -31,8 +32,8 @@ ACCOUNTS = [("pure", None), ("zcdp", DELTA), ("gdp", DELTA)]
 
 
 def facts(accountant: str, delta: Fraction | None, epsilon: str = "20", schema: Schema = SCHEMA) -> PublicFacts:
-    request = PlanRequest("evaluation", {}, Fraction(epsilon), None, accountant, delta)
-    return public_facts(request, schema, Adjacency.ADD_REMOVE_ONE)
+    request = PlanRequest("evaluation", {}, Terms(Fraction(epsilon), accountant, delta))
+    return public_facts(request.terms, request.public_size, schema, Adjacency.ADD_REMOVE_ONE)
 
 
 def rows_of(n_rows: int, *, wrong: float = 0.1) -> SanitisedRows:
@@ -44,7 +45,7 @@ def rows_of(n_rows: int, *, wrong: float = 0.1) -> SanitisedRows:
 
 @pytest.fixture(scope="module")
 def model() -> evaluation_release.Model:
-    job_plan = plan(PlanRequest("mrf", {"n_estimators": 1, "max_depth": 2}, Fraction(50), 5_000), SCHEMA)
+    job_plan = plan(PlanRequest("mrf", {"n_estimators": 1, "max_depth": 2}, Terms(Fraction(50)), 5_000), SCHEMA)
     return grow(job_plan, SCHEMA, rows_of(5_000), SystemRandomness(), on_tree_done=lambda: None), SCHEMA
 
 
@@ -63,8 +64,8 @@ def test_a_price_that_the_rows_of_a_unit_do_not_divide_is_used_up_too(
     adjacency: Adjacency, max_rows: int, epsilon: str
 ) -> None:
     requested = Fraction(epsilon)
-    request = PlanRequest("evaluation", {}, requested, None, adjacency=adjacency, max_rows=max_rows)
-    public = public_facts(request, SCHEMA, Adjacency.ADD_REMOVE_ONE)
+    request = PlanRequest("evaluation", {}, Terms(requested, adjacency=adjacency, max_rows=max_rows))
+    public = public_facts(request.terms, request.public_size, SCHEMA, Adjacency.ADD_REMOVE_ONE)
     for event in (
         evaluation_price.plan_tables(["accuracy"], public, score_bins=2).event,
         evaluation_price.plan_best(3, public, winner_accuracy=True).event,
@@ -191,7 +192,7 @@ def test_empty_tables_say_nothing() -> None:
 
 def test_the_better_model_is_chosen_at_a_generous_price(model: evaluation_release.Model) -> None:
     flipped = rows_of(5_000, wrong=0.9)
-    job_plan = plan(PlanRequest("mrf", {"n_estimators": 1, "max_depth": 2}, Fraction(50), 5_000), SCHEMA)
+    job_plan = plan(PlanRequest("mrf", {"n_estimators": 1, "max_depth": 2}, Terms(Fraction(50)), 5_000), SCHEMA)
     bad = grow(job_plan, SCHEMA, flipped, SystemRandomness(), on_tree_done=lambda: None), SCHEMA
     for accountant, delta in ACCOUNTS:
         planned = evaluation_price.plan_best(3, facts(accountant, delta, "1"), winner_accuracy=False)
@@ -257,7 +258,7 @@ def test_an_answer_is_a_bit_exact_function_of_its_row(slug: str) -> None:
     """A precondition of the proof: dropping, permuting or shifting rows changes no bit of another row's answer."""
     mechanism = catalogue.algorithm(slug)
     accountant, delta = ("pure", None) if "pure" in mechanism.accountants else ("gdp", DELTA)
-    plan_request = PlanRequest(slug, {"n_estimators": 3, "max_depth": 3}, Fraction(3), 500, accountant, delta)
+    plan_request = PlanRequest(slug, {"n_estimators": 3, "max_depth": 3}, Terms(Fraction(3), accountant, delta), 500)
     forest = grow(plan(plan_request, SCHEMA), SCHEMA, rows_of(500), SystemRandomness(), on_tree_done=lambda: None)
     x = np.random.default_rng(2).uniform(0, 1, 101)
     x[7] = np.nan

@@ -15,6 +15,7 @@ from app.forests.noise.randomness import SystemRandomness
 from app.forests.trees import tree_growth, tree_histograms, tree_parameters
 from app.forests.trees.tree_growth import random_structure
 from app.forests.trees.tree_histograms import Assignment, LocalHistograms
+from app.privacy.calibration import Terms
 from tests.support import walks
 from tests.support.schemas import schema_of
 
@@ -39,7 +40,7 @@ def rows(n_rows: int = N_ROWS) -> SanitisedRows:
 
 
 def grown(slug: str, epsilon: str = "1000000", **parameters: object) -> tuple[Forest, int]:
-    settled = plan(PlanRequest(slug, parameters, Fraction(epsilon), N_ROWS), SCHEMA)
+    settled = plan(PlanRequest(slug, parameters, Terms(Fraction(epsilon)), N_ROWS), SCHEMA)
     done: list[None] = []
     forest = grow(settled, SCHEMA, rows(), SystemRandomness(), on_tree_done=lambda: done.append(None))
     return forest, len(done)

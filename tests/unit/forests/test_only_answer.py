@@ -12,25 +12,19 @@ from app.forests.contract.plan import Forest
 from app.forests.data.encoding import NO_SPLIT
 from app.forests.data.sanitiser import SanitisedColumns
 from app.forests.released_forest import noise_in_rows, only_answer
+from app.privacy.calibration import Terms
 from app.privacy.events import Adjacency, DiscreteLaplace, Parallel, Part, RoundedGaussian, Sequential
 from tests.support.schemas import schema_of
 
 SCHEMA = schema_of({"name": "bit", "type": "integer", "lower": 0, "upper": 1}, classes=["no", "yes"])
-_BOOSTED = PlanRequest(
-    "nbrt",
-    {"n_estimators": 2, "max_depth": 1},
-    Fraction(1),
-    None,
-    accountant="gdp",
-    delta=Fraction(1, 10**6),
-)
+_BOOSTED = PlanRequest("nbrt", {"n_estimators": 2, "max_depth": 1}, Terms(Fraction(1), "gdp", Fraction(1, 10**6)))
 ROWS = SanitisedColumns((np.array([0.0, 1.0]),), 2)
 
 
 def _forest(counts: list[list[list[int]]], *, slug: str = "rdt-ta", threshold: int = 0) -> Forest:
     """Trees of depth 1 that split at the bit, with these counts."""
     n_trees = len(counts)
-    settled = plan(PlanRequest(slug, {"n_estimators": n_trees, "max_depth": 1}, Fraction(1), None), SCHEMA)
+    settled = plan(PlanRequest(slug, {"n_estimators": n_trees, "max_depth": 1}, Terms(Fraction(1))), SCHEMA)
     arrays = {
         "feature": np.zeros((n_trees, 1), dtype=np.int32),
         "threshold": np.full((n_trees, 1), threshold, dtype=np.uint8),

@@ -15,7 +15,7 @@ from app.forests.catalogue import PlanRequest, plan
 from app.forests.contract.plan import Plan, PlanInvalid
 from app.forests.data.schema import Schema
 from app.privacy.accountants import pure
-from app.privacy.calibration import budget_of, price_of
+from app.privacy.calibration import Terms
 from app.privacy.events import Adjacency, Event, EventCostsMore, Part, Sequential
 from tests.support.plans import request_for
 from tests.support.schemas import schema_of
@@ -160,7 +160,7 @@ def test_without_a_public_size_the_plan_states_its_assumption() -> None:
 @pytest.mark.parametrize("slug", ["mrf", "rdt-ta"])
 def test_rules_grow_with_size_and_epsilon_and_stay_in_range(slug: str) -> None:
     def cells(size: int, epsilon: str) -> int:
-        settled = plan(PlanRequest(slug, {}, Fraction(epsilon), size), wide())
+        settled = plan(PlanRequest(slug, {}, Terms(Fraction(epsilon)), size), wide())
         return settled.n_trees * 2 ** int(settled.parameters["max_depth"])
 
     sizes = [cells(size, "1") for size in (1, 100, 10_000, 10**6, 10**12)]
@@ -219,7 +219,7 @@ def test_plan_survives_json(slug: str, assignment: str) -> None:
 def test_accounts_with_a_delta_are_used_up_and_survive_json(slug: str, accountant: str) -> None:
     delta = Fraction(1, 10**6)
     settled = plan(request_for(slug, {}, Fraction(1), 10_000, accountant=accountant, delta=delta), wide())
-    budget = budget_of(Fraction(1), accountant=accountant, delta=delta, adjacency=settled.adjacency)
+    budget = Terms(Fraction(1), accountant, delta, settled.terms.adjacency).budget()
 
     assert budget.covers(settled.event)
     assert budget.loss(settled.event) > Fraction(99, 100) * budget.limit
@@ -241,13 +241,13 @@ def test_accounts_with_a_delta_are_used_up_and_survive_json(slug: str, accountan
 def test_delta_is_required_exactly_on_accounts_with_a_delta(
     accountant: str, delta: Fraction | None, problem: tuple[str, str]
 ) -> None:
-    plan_request = PlanRequest("mrf", {}, Fraction(1), None, accountant, delta)
+    plan_request = PlanRequest("mrf", {}, Terms(Fraction(1), accountant, delta))
     assert problems(lambda: plan(plan_request, wide())) == [problem]
 
 
 def test_an_algorithm_without_a_bound_in_the_unit_is_refused_by_name() -> None:
     with pytest.raises(AccountantMismatch) as refused:
-        plan(PlanRequest("nbrt", {}, Fraction(1), None), wide())
+        plan(PlanRequest("nbrt", {}, Terms(Fraction(1))), wide())
     assert refused.value.accepted_by == ("gdp", "zcdp")
 
 
@@ -358,7 +358,7 @@ def test_an_amount_of_which_a_label_gets_less_than_one_step_is_too_small(slug: s
         "gdp": (Fraction("0.0000060"), Fraction(1, 10**12)),
     }[accountant]
     terms = {"accountant": accountant, "delta": delta, "adjacency": Adjacency.LABEL}
-    assert 0 < price_of(epsilon, accountant=accountant, delta=delta) < 4
+    assert 0 < Terms(epsilon, accountant, delta).price() < 4
     assert problems(lambda: plan(request_for(slug, {}, epsilon, 10_000, **terms), wide())) == [  # type: ignore[arg-type]
         ("/epsilon", "too-small")
     ]
@@ -425,7 +425,7 @@ def test_more_teachers_than_trees_are_refused() -> None:
 def test_label_mechanisms_are_refused_where_rows_are_protected() -> None:
     for slug in OF_LABELS:
         with pytest.raises(AdjacencyMismatch):
-            plan(PlanRequest(slug, {}, Fraction(1), 10_000), wide())
+            plan(PlanRequest(slug, {}, Terms(Fraction(1)), 10_000), wide())
 
 
 def test_a_stored_plan_of_another_adjacency_than_its_event_is_none() -> None:
@@ -443,7 +443,7 @@ def test_a_stored_plan_of_another_adjacency_than_its_event_is_none() -> None:
 def test_selections_get_more_where_they_are_cheap_and_counts_carry_normal_noise(slug: str, usual: str) -> None:
     def share(accountant: str, **parameters: object) -> object:
         delta = None if accountant == "pure" else Fraction(1, 10**6)
-        settled = plan(PlanRequest(slug, parameters, Fraction(1), 10_000, accountant, delta), wide())
+        settled = plan(PlanRequest(slug, parameters, Terms(Fraction(1), accountant, delta), 10_000), wide())
         return settled.parameters["structure_share"]
 
     assert share("pure") == usual

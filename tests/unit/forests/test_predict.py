@@ -12,6 +12,7 @@ from app.forests.catalogue import PlanRequest, plan
 from app.forests.contract.plan import Forest
 from app.forests.data.sanitiser import SanitisedColumns
 from app.forests.trees import leaf_read_out
+from app.privacy.calibration import Terms
 from tests.support.schemas import schema_of
 
 SCHEMA = schema_of({"name": "bit", "type": "integer", "lower": 0, "upper": 1}, classes=["a", "b"])
@@ -21,7 +22,7 @@ COUNTS = np.array([[[3, 1], [-2, -5]], [[0, 4], [6, 0]]], dtype=np.int64)
 
 
 def forest(slug: str, counts: np.ndarray = COUNTS) -> Forest:
-    settled = plan(PlanRequest(slug, {"n_estimators": 2, "max_depth": 1}, Fraction(1), None), SCHEMA)
+    settled = plan(PlanRequest(slug, {"n_estimators": 2, "max_depth": 1}, Terms(Fraction(1))), SCHEMA)
     nodes = (2, 1)
     arrays = {
         "feature": np.zeros(nodes, dtype=np.int32),

@@ -15,6 +15,7 @@ from app.forests.data.sanitiser import SanitisedColumns, SanitisedRows
 from app.forests.data.schema import Schema
 from app.forests.noise.randomness import SystemRandomness
 from app.forests.profile import Profile, ProfileInvalid
+from app.privacy.calibration import Terms
 from app.privacy.events import Adjacency
 from tests.support.schemas import schema_of
 
@@ -30,8 +31,8 @@ ACCOUNTS = [("pure", None), ("zcdp", DELTA), ("gdp", DELTA)]
 
 
 def facts(schema: Schema, accountant: str, delta: Fraction | None, epsilon: str = "1") -> PublicFacts:
-    request = PlanRequest("profile", {}, Fraction(epsilon), None, accountant, delta)
-    return public_facts(request, schema, Adjacency.ADD_REMOVE_ONE)
+    request = PlanRequest("profile", {}, Terms(Fraction(epsilon), accountant, delta))
+    return public_facts(request.terms, request.public_size, schema, Adjacency.ADD_REMOVE_ONE)
 
 
 def rows_of(n_rows: int) -> SanitisedRows:

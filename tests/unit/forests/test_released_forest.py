@@ -20,6 +20,7 @@ from app.forests.forest_release import grow
 from app.forests.noise.randomness import SystemRandomness
 from app.forests.released_forest import ArtifactInvalid
 from app.forests.trees.leaf_read_out import PooledSums
+from app.privacy.calibration import Terms
 from tests.support.schemas import schema_of
 
 SCHEMA = schema_of(
@@ -31,8 +32,8 @@ SCHEMA = schema_of(
 
 def forest(slug: str = "mrf", n_rows: int = 40, **parameters: object) -> Forest:
     shape = {"n_estimators": 2, "max_depth": 3, **parameters}
-    account = {"accountant": "gdp", "delta": Fraction(1, 10**6)} if slug == "nbrt" else {}
-    settled = plan(PlanRequest(slug, shape, Fraction(1), 100, **account), SCHEMA)
+    terms = Terms(Fraction(1), "gdp", Fraction(1, 10**6)) if slug == "nbrt" else Terms(Fraction(1))
+    settled = plan(PlanRequest(slug, shape, terms, 100), SCHEMA)
     generator = np.random.default_rng(3)
     columns = SanitisedColumns(
         (generator.uniform(-1, 0.1, n_rows), generator.integers(0, 3, n_rows).astype(np.int32)), n_rows

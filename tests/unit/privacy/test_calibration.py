@@ -3,14 +3,13 @@
 from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
-from functools import partial
 
 import pytest
 
 from app.core import limits
 from app.core.errors import InvalidRequest
 from app.privacy import accountants
-from app.privacy.calibration import Budget, budget_of, fitted, price_of
+from app.privacy.calibration import Budget, Terms, fitted
 from app.privacy.events import (
     Adjacency,
     DiscreteLaplace,
@@ -84,9 +83,9 @@ def test_many_draws_buy_more_epsilon_in_rho_than_in_pure() -> None:
 )
 @pytest.mark.parametrize("max_rows", [2, 3])
 def test_a_refused_epsilon_is_told_the_smallest_one(accountant: str, delta: Fraction | None, max_rows: int) -> None:
-    budget = partial(
-        budget_of, accountant=accountant, delta=delta, adjacency=Adjacency.ADD_REMOVE_ONE, max_rows=max_rows
-    )
+    def budget(epsilon: Fraction) -> Budget:
+        return Terms(epsilon, accountant, delta, max_rows=max_rows).budget()
+
     with pytest.raises(InvalidRequest) as refused:
         budget(Fraction(1, 10**10))
     (words,) = refused.value.errors[0].accepted
@@ -150,14 +149,14 @@ def test_parts_of_a_budget_add_up_to_at_most_the_whole(accountant: str) -> None:
 def test_all_rows_of_a_unit_together_cost_at_most_the_price(accountant: str, max_rows: int) -> None:
     unit = accountants.by_name(accountant)
     delta, times = DELTA if unit.TAKES_DELTA else None, max_rows if accountant == "pure" else max_rows**2
-    price = price_of(Fraction(1), accountant=accountant, delta=delta)
-    own = budget_of(Fraction(1), accountant=accountant, delta=delta, adjacency=AR, max_rows=max_rows)
+    price = Terms(Fraction(1), accountant, delta).price()
+    own = Terms(Fraction(1), accountant, delta, AR, max_rows).budget()
 
     assert price == unit.price(Fraction(1), delta)
     assert own == Budget(accountant, price // times, AR)
     assert times * own.amount <= price < times * (own.amount + 1)
     with pytest.raises(InvalidRequest):
-        budget_of(Fraction(1), accountant=accountant, delta=delta, adjacency=AR, max_rows=10**10)
+        Terms(Fraction(1), accountant, delta, AR, 10**10).budget()
 
 
 def problem_of(call: Callable[[], object]) -> tuple[str, str]:
@@ -171,7 +170,7 @@ def test_a_price_needs_a_delta_where_the_account_has_one_and_an_amount_of_one_st
     most = Fraction(limits.MAX_CAP_EPSILON_WITH_DELTA)
 
     def price(epsilon: Fraction, accountant: str, delta: Fraction | None) -> Callable[[], int]:
-        return partial(price_of, epsilon, accountant=accountant, delta=delta)
+        return Terms(epsilon, accountant, delta).price
 
     for accountant in ("zcdp", "gdp"):
         assert problem_of(price(Fraction(1), accountant, None)) == ("/delta", "required")

@@ -20,6 +20,7 @@ from app.forests.trees import leaf_read_out, tree_parameters, tree_price
 from app.forests.trees.tree_growth import miscount, split_utility
 from app.forests.trees.tree_histograms import Assignment, LocalHistograms, shards, structure_rows
 from app.forests.trees.tree_price import MISCOUNT
+from app.privacy.calibration import Terms
 from tests.support import walks
 from tests.support.schemas import schema_of
 
@@ -46,7 +47,7 @@ def rows() -> SanitisedRows:
 
 
 def grown(slug: str, epsilon: str = NO_NOISE, **parameters: object) -> Forest:
-    settled = plan(PlanRequest(slug, {"n_estimators": 3, **parameters}, Fraction(epsilon), N_ROWS), SCHEMA)
+    settled = plan(PlanRequest(slug, {"n_estimators": 3, **parameters}, Terms(Fraction(epsilon)), N_ROWS), SCHEMA)
     return grow(settled, SCHEMA, rows(), SystemRandomness(), on_tree_done=lambda: None)
 
 
@@ -71,7 +72,10 @@ def test_without_noise_sequential_trees_count_every_row_where_it_lies(slug: str)
 
 @pytest.mark.parametrize("slug", ["spe", "srt"])
 def test_sharded_is_the_default_of_forests_on_shards(slug: str) -> None:
-    assert plan(PlanRequest(slug, {}, Fraction(1), N_ROWS), SCHEMA).parameters["assignment"] == tree_parameters.SHARDED
+    assert (
+        plan(PlanRequest(slug, {}, Terms(Fraction(1)), N_ROWS), SCHEMA).parameters["assignment"]
+        == tree_parameters.SHARDED
+    )
 
 
 def test_without_noise_shards_hold_every_row_once() -> None:
@@ -211,12 +215,17 @@ def test_depth_of_random_labelled_trees_follows_the_features(n_numbers: int, n_c
     words = [{"name": f"c{i}", "type": "categorical", "categories": ["a", "b"]} for i in range(n_categories)]
     schema = Schema.from_json({"features": [*numbers, *words], "label": SCHEMA.to_json()["label"]})
 
-    assert plan(PlanRequest("srt", {"n_estimators": 1}, Fraction(1), N_ROWS), schema).parameters["max_depth"] == depth
+    assert (
+        plan(PlanRequest("srt", {"n_estimators": 1}, Terms(Fraction(1)), N_ROWS), schema).parameters["max_depth"]
+        == depth
+    )
 
 
 def test_depth_of_summed_trees_is_half_the_features_or_what_the_size_allows() -> None:
     for size, depth in ((10**6, 2), (4, 1)):
-        assert plan(PlanRequest("rdt-jagannathan", {}, Fraction(1), size), SCHEMA).parameters["max_depth"] == depth
+        assert (
+            plan(PlanRequest("rdt-jagannathan", {}, Terms(Fraction(1)), size), SCHEMA).parameters["max_depth"] == depth
+        )
 
 
 def test_deeper_levels_get_a_little_more_and_all_of_them_the_whole() -> None:

@@ -17,7 +17,7 @@ from app.forests.contract.plan import Plan
 from app.forests.data.sanitiser import SanitisedColumns, SanitisedRows
 from app.forests.forest_release import grow
 from app.forests.noise.randomness import SystemRandomness
-from app.privacy.calibration import AccountRequest, Budget
+from app.privacy.calibration import Budget, Terms
 from app.privacy.events import Adjacency
 from tests.support.schemas import schema_of
 
@@ -42,7 +42,7 @@ def rows_of(n_rows: int = 2_000) -> SanitisedRows:
 
 @pytest.fixture(scope="module")
 def released() -> ReusedProfile:
-    facts = public_facts(PlanRequest("profile", {}, Fraction(5), None), SCHEMA, Adjacency.ADD_REMOVE_ONE)
+    facts = public_facts(Terms(Fraction(5)), None, SCHEMA, Adjacency.ADD_REMOVE_ONE)
     return profile_release.release(profile_price.plan({}, facts), SCHEMA, rows_of(), SystemRandomness()).reused("pf_a")
 
 
@@ -50,7 +50,7 @@ def planned(
     slug: str, accountant: str, delta: Fraction | None, profile: ReusedProfile | None, **changes: object
 ) -> Plan:
     parameters = {"n_estimators": 8, "max_depth": 2, **changes}
-    return plan(PlanRequest(slug, parameters, Fraction(5), 2_000, accountant, delta, profile=profile), SCHEMA)
+    return plan(PlanRequest(slug, parameters, Terms(Fraction(5), accountant, delta), 2_000, profile=profile), SCHEMA)
 
 
 @pytest.mark.parametrize(("slug", "accountant", "delta"), CASES)
@@ -59,8 +59,8 @@ def test_all_of_the_price_goes_to_the_trees(
 ) -> None:
     alone, reusing = planned(slug, accountant, delta, None), planned(slug, accountant, delta, released)
     assert len(reusing.event.parts) < len(alone.event.parts)  # type: ignore[union-attr]  # both are sequences
-    request = PlanRequest(slug, {}, Fraction(5), None, accountant, delta)
-    budget: Budget = public_facts(request, SCHEMA, Adjacency.ADD_REMOVE_ONE).budget
+    request = PlanRequest(slug, {}, Terms(Fraction(5), accountant, delta))
+    budget: Budget = public_facts(request.terms, request.public_size, SCHEMA, Adjacency.ADD_REMOVE_ONE).budget
     assert 0.999 * budget.limit < budget.loss(reusing.event) <= budget.limit
     assert read_plan(reusing.to_json()) == reusing
     assert "profile" not in alone.to_json(), "without one nothing changes"
@@ -99,9 +99,11 @@ def test_bins_of_a_profile_stand_in_place_of_equal_steps(slug: str, released: Re
 
 def test_medians_of_a_second_dataset_are_among_the_bins_of_a_profile(released: ReusedProfile) -> None:
     narrow = replace(released, cuts=((40,), ()))
-    second = AccountRequest(Fraction(5), 2_000, "pure", None, Adjacency.ADD_REMOVE_ONE, 1)
+    second = Terms(Fraction(5))
     parameters = {"n_estimators": 4, "max_depth": 2}
-    request = PlanRequest("sspe-1", parameters, Fraction(5), 2_000, profile=narrow, unlabelled=second)
+    request = PlanRequest(
+        "sspe-1", parameters, Terms(Fraction(5)), 2_000, profile=narrow, unlabelled=second, unlabelled_size=2_000
+    )
     made, alone = plan(request, SCHEMA), plan(replace(request, profile=None), SCHEMA)
     forest = grow(made, SCHEMA, rows_of(300), SystemRandomness(), on_tree_done=lambda: None, unlabelled=rows_of(200))
     artifact = released_forest.loads(released_forest.dumps(forest, {"schema": SCHEMA.to_json()}))
@@ -170,7 +172,7 @@ def test_a_forest_without_splits_uses_no_profile(released: ReusedProfile) -> Non
 
 
 def test_an_algorithm_that_has_no_use_for_bins_refuses_a_profile(released: ReusedProfile) -> None:
-    request = PlanRequest("pte", {}, Fraction(5), 2_000, adjacency=Adjacency.LABEL, profile=released)
+    request = PlanRequest("pte", {}, Terms(Fraction(5), adjacency=Adjacency.LABEL), 2_000, profile=released)
     with pytest.raises(InvalidRequest) as refused:
         plan(request, SCHEMA)
     assert [(error.at, error.problem) for error in refused.value.errors] == [("/profile", "not-for-this-algorithm")]

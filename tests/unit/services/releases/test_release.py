@@ -16,6 +16,7 @@ from app.forests.catalogue import PlanRequest
 from app.forests.data.schema import Schema
 from app.forests.evaluation import Evaluation, plan_tables
 from app.forests.profile import Profile
+from app.privacy.calibration import Terms
 from app.privacy.events import Adjacency
 from app.privacy.scope import Scope
 from app.services.jobs.task import JobTask, PartRows, input_path
@@ -88,11 +89,11 @@ def test_profiles_and_evaluations_count_the_labelled_rows_of_their_scope(
         service.perform(task, on_tree_done=lambda: None)
         return task.output_path.read_bytes()
 
-    facts = catalogue.public_facts(PlanRequest("mrf", {}, Fraction(9), 600), SCHEMA, Adjacency.ADD_REMOVE_ONE)
+    facts = catalogue.public_facts(Terms(Fraction(9)), 600, SCHEMA, Adjacency.ADD_REMOVE_ONE)
     profiled = performed("profile", {"plan": profile.plan({}, facts).to_json()})
     assert Profile.from_json(json.loads(profiled), SCHEMA).counts_in_rows == expected
 
-    planned = catalogue.plan(PlanRequest("mrf", {"n_estimators": 1, "max_depth": 1}, Fraction(9), 600), SCHEMA)
+    planned = catalogue.plan(PlanRequest("mrf", {"n_estimators": 1, "max_depth": 1}, Terms(Fraction(9)), 600), SCHEMA)
     input_path(tmp_path, "m").parent.mkdir()
     input_path(tmp_path, "m").write_bytes(performed("train", {"plan": planned.to_json()}, n_trees=1))
     tables = plan_tables(["confusion"], facts, score_bins=2)

@@ -17,6 +17,7 @@ from app.forests.forest_release import grow as grow_forest
 from app.forests.noise.randomness import SystemRandomness
 from app.forests.trees import tree_growth, tree_histograms
 from app.forests.trees.tree_growth import SplitRule
+from app.privacy.calibration import Terms
 from app.privacy.events import Adjacency, DiscreteLaplace, Event, Parallel, Part, Sequential, UnknownPrivacyEvent
 from tests.support import walks
 from tests.support.schemas import schema_of
@@ -47,7 +48,7 @@ def rows() -> SanitisedRows:
 
 
 def planned(epsilon: str = "1000000", **parameters: object) -> Plan:
-    return plan(PlanRequest("bms-rf", parameters, Fraction(epsilon), N_ROWS), SCHEMA)
+    return plan(PlanRequest("bms-rf", parameters, Terms(Fraction(epsilon)), N_ROWS), SCHEMA)
 
 
 def grown(settled: Plan) -> Forest:
@@ -72,7 +73,7 @@ def test_trees_are_dealt_out_as_evenly_as_they_can_be() -> None:
     ],
 )
 def test_layers_by_rule_are_two_or_as_many_as_trees(parameters: dict, expected: tuple[int, int]) -> None:
-    settled = plan(PlanRequest("bms-rf", parameters, Fraction(1), 20_000), SCHEMA)
+    settled = plan(PlanRequest("bms-rf", parameters, Terms(Fraction(1)), 20_000), SCHEMA)
 
     assert (settled.parameters["n_estimators"], settled.parameters["n_layers"]) == expected
 
@@ -282,7 +283,8 @@ def test_parted_rows_of_a_tree_are_hashed_once_for_it_alone(monkeypatch: pytest.
 
     monkeypatch.setattr(tree_histograms, "structure_rows", counting)
     settled = plan(
-        PlanRequest("mrf", {"n_estimators": 8, "assignment": "sharded", "se": "hash"}, Fraction(1), N_ROWS), SCHEMA
+        PlanRequest("mrf", {"n_estimators": 8, "assignment": "sharded", "se": "hash"}, Terms(Fraction(1)), N_ROWS),
+        SCHEMA,
     )
     grown(settled)
 

@@ -21,7 +21,7 @@ from app.forests.data.schema import Schema
 from app.forests.forest_release import grow
 from app.forests.noise.randomness import SystemRandomness
 from app.forests.released_forest import ArtifactInvalid
-from app.privacy.calibration import budget_of
+from app.privacy.calibration import Terms
 from app.privacy.events import Adjacency, ExponentialMechanism, RoundedGaussian
 from tests.support.stored_plans import read_priced
 
@@ -38,7 +38,7 @@ def schema_of(n_classes: int, *, n_features: int = 5, numeric: bool = False, upp
 
 
 def planned(schema: Schema, epsilon: str = "1", *, size: int = 1_000, accountant: str = "gdp", **asked: object) -> Plan:
-    return plan(PlanRequest("nbrt", asked, Fraction(epsilon), size, accountant, DELTA), schema)
+    return plan(PlanRequest("nbrt", asked, Terms(Fraction(epsilon), accountant, DELTA), size), schema)
 
 
 def columns_of(schema: Schema, X: np.ndarray) -> SanitisedColumns:
@@ -63,7 +63,7 @@ def grown(settled: Plan, schema: Schema, X: np.ndarray, y: np.ndarray) -> Forest
 @pytest.mark.parametrize("numeric", [False, True])
 def test_the_event_uses_up_the_amount_and_never_passes_it(numeric: bool, epsilon: str, accountant: str) -> None:
     settled = planned(schema_of(3, numeric=numeric), epsilon, accountant=accountant)
-    budget = budget_of(Fraction(epsilon), accountant=accountant, delta=DELTA, adjacency=ADD_REMOVE)
+    budget = Terms(Fraction(epsilon), accountant, DELTA, ADD_REMOVE).budget()
     loss = budget.loss(settled.event)
 
     assert Fraction(9999, 10000) * budget.limit < loss <= budget.limit
@@ -75,7 +75,7 @@ def test_the_event_uses_up_the_amount_and_never_passes_it(numeric: bool, epsilon
 def test_shares_are_those_of_the_rule() -> None:
     schema = schema_of(2, numeric=True)
     settled = planned(schema)
-    budget = budget_of(Fraction(1), accountant="gdp", delta=DELTA, adjacency=ADD_REMOVE)
+    budget = Terms(Fraction(1), "gdp", DELTA, ADD_REMOVE).budget()
     bins, start, trees, tally = (part.times * budget.loss(part.event) / budget.limit for part in settled.event.parts)
 
     assert float(bins) == pytest.approx(0.068, rel=1e-4)
@@ -89,7 +89,7 @@ def test_shares_are_those_of_the_rule() -> None:
 def test_a_first_split_has_its_shares_and_is_one_of_the_trees(numeric: bool, accountant: str) -> None:
     schema = schema_of(3, numeric=numeric)
     settled = planned(schema, start="split", accountant=accountant)
-    budget = budget_of(Fraction(1), accountant=accountant, delta=DELTA, adjacency=ADD_REMOVE)
+    budget = Terms(Fraction(1), accountant, DELTA, ADD_REMOVE).budget()
     events = [part.event for part in settled.event.parts]
     selection, sides, trees, tally = settled.event.parts[numeric:]
     shares = [float(part.times * budget.loss(part.event) / budget.limit) for part in (selection, sides, trees, tally)]
@@ -150,7 +150,7 @@ def test_plans_of_one_start_are_no_plans_of_the_other() -> None:
 @pytest.mark.parametrize("calibration", ["none", "clip"])
 def test_without_a_measured_temperature_the_trees_get_its_share(calibration: str) -> None:
     settled = planned(schema_of(2), calibration=calibration)
-    budget = budget_of(Fraction(1), accountant="gdp", delta=DELTA, adjacency=ADD_REMOVE)
+    budget = Terms(Fraction(1), "gdp", DELTA, ADD_REMOVE).budget()
     start, trees = (part.times * budget.loss(part.event) / budget.limit for part in settled.event.parts)
 
     assert float(start) == pytest.approx(0.03, rel=1e-4)
@@ -168,7 +168,7 @@ def test_bins_are_chosen_by_the_exponential_mechanism() -> None:
 )
 def test_depth_follows_rows_times_mu(size: int, epsilon: str, depth: int) -> None:
     result = planned(schema_of(2), epsilon, size=size).parameters["max_depth"]
-    mu = math.sqrt(budget_of(Fraction(epsilon), accountant="gdp", delta=DELTA, adjacency=ADD_REMOVE).limit)
+    mu = math.sqrt(Terms(Fraction(epsilon), "gdp", DELTA, ADD_REMOVE).budget().limit)
     assert result == depth == min(max(round(0.5 * math.log2(max(size * mu, 1)) - 0.9), 2), 6)
 
 
@@ -182,7 +182,7 @@ def test_depth_zero_spends_everything_on_the_class_counts() -> None:
     schema = schema_of(3, numeric=True)
     settled = planned(schema, max_depth=0, n_estimators=3)
     (only,) = settled.event.parts
-    budget = budget_of(Fraction(1), accountant="gdp", delta=DELTA, adjacency=ADD_REMOVE)
+    budget = Terms(Fraction(1), "gdp", DELTA, ADD_REMOVE).budget()
 
     assert isinstance(only.event, RoundedGaussian)
     assert budget.loss(settled.event) > Fraction(999, 1000) * budget.limit

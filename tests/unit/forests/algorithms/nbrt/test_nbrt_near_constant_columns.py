@@ -16,6 +16,7 @@ from app.forests.data.sanitiser import SanitisedColumns, SanitisedRows
 from app.forests.data.schema import Schema
 from app.forests.forest_release import grow
 from app.forests.noise.randomness import SystemRandomness
+from app.privacy.calibration import Terms
 from tests.support.schemas import schema_of
 
 N_ROWS = 3_000
@@ -44,7 +45,7 @@ def wide_table() -> tuple[Schema, SanitisedColumns, NDArray[np.int32]]:
 def test_near_constant_columns_do_not_push_a_forest_below_the_majority_class() -> None:
     """The most likely class is right 6 points more often than the majority class; the forests almost reach that."""
     schema, columns, y = wide_table()
-    request = PlanRequest("nbrt", {"n_estimators": 40}, Fraction(10), N_ROWS, "gdp", Fraction(1, 10**6))
+    request = PlanRequest("nbrt", {"n_estimators": 40}, Terms(Fraction(10), "gdp", Fraction(1, 10**6)), N_ROWS)
     rows = SanitisedRows(columns, y, np.zeros((N_ROWS, 16), dtype=np.uint8))
     right = []
     for _ in range(5):

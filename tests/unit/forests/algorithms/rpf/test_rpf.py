@@ -29,6 +29,7 @@ from app.forests.noise.randomness import SystemRandomness
 from app.forests.released_forest import ArtifactInvalid
 from app.privacy import receipts
 from app.privacy.accountants import pure
+from app.privacy.calibration import Terms
 from app.privacy.events import Adjacency, DiscreteLaplace, Part, Sequential, UnknownPrivacyEvent
 from app.verifier import events as verifier
 from tests.support.reweighted import SCHEMA, planned, rows
@@ -45,7 +46,7 @@ def grown(epsilon: str = "4", **asked: object) -> Forest:
 @given(epsilon=st.fractions(Fraction(1, 100), Fraction(50)), size=st.integers(1, 10**12))
 @settings(max_examples=60, deadline=None)
 def test_rules_stay_inside_their_limits(epsilon: Fraction, size: int) -> None:
-    settled = plan(PlanRequest("rpf", {}, epsilon, size), SCHEMA)
+    settled = plan(PlanRequest("rpf", {}, Terms(epsilon), size), SCHEMA)
     depth = settled.parameters["max_depth"]
 
     assert 1 <= settled.n_trees <= 16
@@ -106,7 +107,7 @@ def test_the_verifier_recomputes_the_deepest_event_and_the_receipt_describes_it(
     assert settled.parameters["max_depth"] == 12
     assert verifier.total(settled.event.to_json(), adjacency="add_remove", accountant="pure") == own
     assert "4096 × choice" not in (
-        words := receipts.in_words(settled.event, accountant="pure", adjacency=settled.adjacency)
+        words := receipts.in_words(settled.event, accountant="pure", adjacency=settled.terms.adjacency)
     )
     assert "2048 × choice" in words
 

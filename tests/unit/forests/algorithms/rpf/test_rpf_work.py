@@ -12,6 +12,7 @@ from app.forests.catalogue import PlanRequest, plan
 from app.forests.contract.plan import Plan
 from app.forests.data.schema import Schema
 from app.forests.trees import tree_parameters
+from app.privacy.calibration import Terms
 from tests.support.schemas import schema_of
 
 DEPTH = 10
@@ -28,7 +29,7 @@ WIDE = with_numbers(64)
 
 
 def planned(schema: Schema = WIDE, size: int = 10**9, **asked: object) -> Plan:
-    return plan(PlanRequest("rpf", {"max_depth": DEPTH, **asked}, Fraction(50), size), schema)
+    return plan(PlanRequest("rpf", {"max_depth": DEPTH, **asked}, Terms(Fraction(50)), size), schema)
 
 
 def refusal(**asked: object) -> FieldProblem:
