@@ -213,26 +213,27 @@ def charge_external(
     installation: Installation, caller: Principal, reference: str, body: ExternalIn, *, request: IdempotentRequest
 ) -> Answer:
     """Charges an external mechanism at once and for good, on the caller's word. It may run after the answer."""
-    with spending(installation, caller, request) as spend:
-        [asked] = spend.authorize([reference], ATTEST)
-        dataset, session = asked.dataset, spend.session
-        if (earlier := spend.lock(route=f"POST /ledger/{dataset.id}/reservations")) is not None:
-            return earlier
+    with spending(installation, caller, request) as opened:
+        authorized, session = opened.authorize([reference], ATTEST), opened.session
+        dataset, principal = authorized.sources[0].dataset, authorized.principal
+        locked = authorized.lock(route=f"POST /ledger/{dataset.id}/reservations")
+        if isinstance(locked, Answer):
+            return locked
         # The clock may have been ahead at an upload. An erasure compares the two times to see what may have been read.
         uploaded = [upload.uploaded_at for upload in catalog.epochs(session, dataset.id)]
-        transaction_time(session, read=max([spend.at, *uploaded]))
-        charge = _priced(session, spend.principal, dataset, body)
-        actor = spend.principal.key_id
+        transaction_time(session, read=max([locked.now, *uploaded]))
+        charge = _priced(session, principal, dataset, body)
+        actor = principal.key_id
         new_reservation = _reservation(dataset, charge, body, attested_by=actor)
         reservation_id = reservations.charge_external(session, new_reservation, delta=charge.delta, actor=actor)
         # Cards of models, which read no ledger, say from now on that the guarantee also rests on attesters.
         guarantee = of_account(session, dataset, statements.printable(session, dataset.id))
         models.put_guarantee(session, dataset.id, guarantee)
-        notices.budgets_changed(session, [dataset.id], at=spend.at)
+        notices.budgets_changed(session, [dataset.id], at=locked.now)
         shown = _reservation_out(
             session, dataset, reservations.external_reservation(session, dataset.id, reservation_id)
         )
-        return spend.store(Answer.of(201, shown, location=f"/ledger/{dataset.id}/reservations/{reservation_id}"))
+        return locked.store(Answer.of(201, shown, location=f"/ledger/{dataset.id}/reservations/{reservation_id}"))
 
 
 def list_reservations(

@@ -112,25 +112,25 @@ def submit_evaluation(
 ) -> Answer:
     """Accepts or refuses a job that evaluates a model or chooses the best of several models."""
     planned = _planned_before(installation, caller, addresses, body)
-    with spending(installation, caller, request) as spend:
-        principal = spend.confirm()
+    with spending(installation, caller, request) as opened:
+        principal = opened.confirm()
         try:
-            rows = _models(spend.session, principal, addresses)
+            rows = _models(opened.session, principal, addresses)
         except NotFound:
-            earlier = spend.stored()
+            earlier = opened.stored()
             if earlier is None or earlier.location is None:
                 raise
-            job = queue.job(spend.session, earlier.location.removeprefix("/jobs/"))
-            grants.require(spend.session, principal, job.dataset_id, TRAIN, kind="model")
+            job = queue.job(opened.session, earlier.location.removeprefix("/jobs/"))
+            grants.require(opened.session, principal, job.dataset_id, TRAIN, kind="model")
             return earlier  # it stays valid although a model was deleted
-        spend.authorize([_dataset(rows, body)])
-        if (earlier := spend.lock()) is not None:
-            return earlier
+        locked = opened.authorize([_dataset(rows, body)]).lock()
+        if isinstance(locked, Answer):
+            return locked
         if isinstance(planned, GrovekeeperError):
             raise planned
         if [row.id for row in rows] != planned.models:
             raise Unavailable("an alias moved while the job was planned; nothing was charged")
-        parts = spend.confirmed([planned.part])
+        parts = locked.confirmed([planned.part])
         dataset = planned.part.asked.dataset
         work = {
             "plan": planned.plan.to_json(),
@@ -138,7 +138,7 @@ def submit_evaluation(
             "classes": list(dataset.schema.label.classes),
             "warnings": [*planned.part.asked.warnings, *planned.warnings],
         }
-        return spend.accept(Job("evaluation", dataset, parts, work, name=body.name, purpose=body.purpose))
+        return locked.accept(Job("evaluation", dataset, parts, work, name=body.name, purpose=body.purpose))
 
 
 def _planned_before(
@@ -146,7 +146,7 @@ def _planned_before(
 ) -> PlannedEvaluation | GrovekeeperError:
     """Plans before the transaction, which must not wait for the files of models either; or finds why there is no plan.
 
-    See :meth:`Spending.confirmed`.
+    See :meth:`Locked.confirmed`.
     """
     try:
         with installation.database.read() as session:

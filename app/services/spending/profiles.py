@@ -71,22 +71,24 @@ def submit_profile(
 ) -> Answer:
     """Accepts a job that releases a profile, or refuses it."""
     planned = _planned_before(installation, caller, reference, body)
-    with spending(installation, caller, request) as spend:
-        [asked] = spend.authorize([reference])
-        if (earlier := spend.lock(route=f"POST /datasets/{asked.dataset.id}/profiles")) is not None:
-            return earlier
+    with spending(installation, caller, request) as opened:
+        authorized = opened.authorize([reference])
+        [source] = authorized.sources
+        locked = authorized.lock(route=f"POST /datasets/{source.dataset.id}/profiles")
+        if isinstance(locked, Answer):
+            return locked
         if isinstance(planned, GrovekeeperError):
             raise planned
         plan, part = planned
         work = {"plan": plan.to_json()}
-        parts = spend.confirmed([part])
-        return spend.accept(Job("profile", part.asked.dataset, parts, work, name=body.name, purpose=body.purpose))
+        parts = locked.confirmed([part])
+        return locked.accept(Job("profile", part.asked.dataset, parts, work, name=body.name, purpose=body.purpose))
 
 
 def _planned_before(
     installation: Installation, caller: Principal, reference: str, body: ProfileIn
 ) -> tuple[ProfilePlan, PricedPart] | GrovekeeperError:
-    """Plans before the transaction, or finds why there is no plan; see :meth:`Spending.confirmed`."""
+    """Plans before the transaction, or finds why there is no plan; see :meth:`Locked.confirmed`."""
     try:
         with installation.database.read() as session:
             _, [asked] = read_asked(installation, session, caller, [reference], TRAIN)

@@ -1,12 +1,12 @@
 """Decides a request that spends budget: reads what it asks, prices it, and accepts it, in one write transaction.
 
-Every such request takes the same steps in the same order. The use case plans and prices the request from public facts
-before the transaction: a plan can take a second, in which no other request writes on SQLite. :func:`spending` opens the
-transaction and keeps the caller's authority as it is; :meth:`Spending.authorize` checks the caller's roles;
-:meth:`Spending.lock` locks the datasets and their accounts and finds the answer to an earlier request with the
-idempotency key; :meth:`Spending.confirmed` compares the facts that were planned from; :meth:`Spending.accept` judges,
-stores the answer, reserves and enqueues, or :meth:`Spending.store` stores that of a charge. The commit precedes the
-answer. A refusal rolls everything back, so the idempotency key stays unused.
+The use case plans and prices the request from public facts before the transaction: a plan can take a second, in which
+no other request writes on SQLite. Then every such request takes the same steps, and each step returns the object that
+has the next one. :func:`spending` opens the transaction and keeps the caller's authority as it is;
+:meth:`Opened.authorize` checks the caller's roles; :meth:`Authorized.lock` locks the datasets and their accounts, and
+finds the answer to an earlier request with the idempotency key; :meth:`Locked.confirmed` compares the facts that were
+planned from; :meth:`Locked.accept` judges, stores the answer, reserves and enqueues, or :meth:`Locked.store` stores the
+answer to a charge. The commit precedes the answer. A refusal rolls everything back: the idempotency key stays unused.
 
 A part of a job is asked (:class:`AskedPart`), priced (:class:`PricedPart`, which holds what was asked), reserved
 (:class:`app.ledger.reservations.NewReservation`) and stored (:class:`app.jobs.tables.JobPart`).
@@ -15,7 +15,7 @@ A part of a job is asked (:class:`AskedPart`), priced (:class:`PricedPart`, whic
 import logging
 from collections.abc import Collection, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 from fractions import Fraction
 from functools import cache
@@ -109,13 +109,12 @@ def read_asked(
         if row is None:
             dataset_id = catalog.find(session, reference).id
             row = _query_asked(session, caller, [dataset_id])[1][dataset_id]
-        _, dataset_row, role, uploads, account = row
-        grants.check(principal, None if role is None else Role(role), roles, kind="dataset")
-        dataset = catalog.Dataset(dataset_row)
+        dataset, account = catalog.Dataset(row.DatasetRow), row.AccountRow
+        grants.check(principal, None if row.role is None else Role(row.role), roles, kind="dataset")
         kept_states.require_declared(session, account, dataset.facts)
         delta = None if account.delta is None else Fraction(account.delta)
         converted_at = SplitDelta(delta, Fraction(account.delta_set_aside or 0)).converted_at
-        asked.append(AskedDataset(dataset, catalog.uploads_of_text(uploads), account.accountant, converted_at))
+        asked.append(AskedDataset(dataset, catalog.uploads_of_text(row.uploads), account.accountant, converted_at))
     return principal, asked
 
 
@@ -125,7 +124,7 @@ _ASKED = (
         KeyRow,
         DatasetRow,
         GrantRow.role,
-        catalog.uploads_as_text(),
+        catalog.uploads_as_text().label("uploads"),
         AccountRow,
     )
     .select_from(KeyRow)
@@ -142,9 +141,10 @@ def _query_asked(
 ) -> tuple[KeyRow | None, dict[str, Any]]:
     """The caller's key, and for each reference that is an id or the name of a living dataset its row of the query."""
     rows: Sequence[Any] = session.execute(_ASKED, {"key_id": caller.key_id, "references": references}).all()
-    datasets = [row for row in rows if row[1] is not None]
-    by_name = {row[1].living_name: row for row in datasets}
-    return rows[0][0] if rows else None, {**by_name, **{row[1].id: row for row in datasets}}
+    found = [row for row in rows if row.DatasetRow is not None]
+    by_name = {row.DatasetRow.living_name: row for row in found}
+    by_id = {row.DatasetRow.id: row for row in found}
+    return rows[0].KeyRow if rows else None, {**by_name, **by_id}
 
 
 class SpendingBody(Protocol):
@@ -269,68 +269,82 @@ class Job:
         return {} if self.purpose is None else {"purpose": self.purpose}
 
 
+@dataclass
+class _Outcome:
+    """What became of a request, for the counts and the log after its transaction.
+
+    Attributes:
+        is_first: whether the request is the first with its idempotency key that is answered.
+        location: of the answer.
+    """
+
+    is_first: bool = False
+    location: str | None = None
+
+
 @contextmanager
-def spending(installation: Installation, caller: Principal, request: IdempotentRequest) -> Iterator["Spending"]:
+def spending(installation: Installation, caller: Principal, request: IdempotentRequest) -> Iterator["Opened"]:
     """The write transaction of a request that spends budget. Counts the outcome and tells webhooks of a refusal.
 
-    Nothing that a transaction of another request could change counts before :meth:`Spending.lock`.
+    Nothing that a transaction of another request could change counts before :meth:`Authorized.lock`.
 
     Raises:
         Unavailable: the database cannot be reached or is too busy. Nothing was committed, unless the connection broke
             during the commit; a repetition with the idempotency key shows which.
     """
+    outcome = _Outcome()
     try:
         with installation.database.write() as session:
             grants.lock(session, caller.key_id)
-            spend = Spending(installation, session, caller, request)
-            yield spend
+            yield Opened(installation, session, caller, request, outcome)
     except GrovekeeperError as error:
         installation.admissions.add(type(error))
         notices.refused(installation, error, by=caller.key_id)
         raise
-    installation.admissions.add(spend.is_first)
-    _log.info("a request that spends budget was admitted", extra={"location": spend.location})
+    installation.admissions.add(outcome.is_first)
+    _log.info("a request that spends budget was admitted", extra={"location": outcome.location})
 
 
-@dataclass
-class Spending:
-    """A request that spends budget, in the transaction of :func:`spending`.
-
-    Attributes:
-        principal: the caller; since :meth:`authorize`, with its present roles.
-        asked: the datasets of the request, in its order; since :meth:`lock`, with the uploads that exist.
-        at: the time of the transaction.
-        is_first: whether the request is the first with its idempotency key that is answered.
-        location: of the answer.
-    """
+@dataclass(frozen=True)
+class Opened:
+    """A request that spends budget, in the transaction of :func:`spending`."""
 
     installation: Installation
     session: Session
-    principal: Principal
+    caller: Principal
     request: IdempotentRequest
-    asked: Sequence[AskedDataset] = ()
-    at: datetime = field(init=False)
-    is_first: bool = False
-    location: str | None = None
-    _n_unfinished: int = 0
-    _is_listened_to: bool = True
+    outcome: _Outcome
 
     def confirm(self) -> Principal:
         """The caller with its present roles; only where those decide which datasets the request names."""
-        return refreshed(self.installation, self.session, self.principal)
+        return refreshed(self.installation, self.session, self.caller)
 
     def stored(self) -> Answer | None:
         """The answer to an earlier request with the idempotency key, if any, whatever its datasets are by now."""
         answer = idempotency.stored(self.session, self.request)
-        self.location = None if answer is None else answer.location
+        self.outcome.location = None if answer is None else answer.location
         return answer
 
-    def authorize(self, references: Sequence[str], roles: frozenset[Role] = TRAIN) -> Sequence[AskedDataset]:
+    def authorize(self, references: Sequence[str], roles: frozenset[Role] = TRAIN) -> "Authorized":
         """Finds the datasets of the request and checks the caller's present roles; raises as :func:`read_asked`."""
-        self.principal, self.asked = read_asked(self.installation, self.session, self.principal, references, roles)
-        return self.asked
+        principal, sources = read_asked(self.installation, self.session, self.caller, references, roles)
+        return Authorized(self, principal, sources)
 
-    def lock(self, *, route: str | None = None) -> Answer | None:
+
+@dataclass(frozen=True)
+class Authorized:
+    """A request whose caller may spend on its datasets.
+
+    Attributes:
+        principal: the caller with its present roles.
+        sources: the datasets of the request, in its order.
+    """
+
+    opened: Opened
+    principal: Principal
+    sources: Sequence[AskedDataset]
+
+    def lock(self, *, route: str | None = None) -> "Locked | Answer":
         """Locks the datasets, then their accounts, each in order of their ids, and reads what they protect.
 
         Requests with one idempotency key and one body name the same datasets. So a request waits here for its twin, and
@@ -341,28 +355,54 @@ class Spending:
                 the path may have the dataset's name.
 
         Returns:
-            The answer to an earlier request with the idempotency key, if any.
+            The answer to an earlier request with the idempotency key, if there is one.
 
         Raises:
             DatasetDeleted: a dataset was erased.
         """
-        self.request = replace(self.request, route=route or self.request.route)
-        dataset_ids = {asked.dataset.id for asked in self.asked}
-        lock_rows(self.session, (DatasetRow.id, dataset_ids), (AccountRow.id, dataset_ids))
-        identity = dict(zip(("principal", "route", "key"), self.request.identity, strict=True))
-        query = _locked(self.installation.database.dialect)
-        rows = self.session.execute(query, {"dataset_ids": dataset_ids, **identity}).all()
-        earlier = idempotency.answer_of(rows[0][-1], self.request)
+        opened, session = self.opened, self.opened.session
+        request = replace(opened.request, route=route or opened.request.route)
+        dataset_ids = {source.dataset.id for source in self.sources}
+        lock_rows(session, (DatasetRow.id, dataset_ids), (AccountRow.id, dataset_ids))
+        identity = dict(zip(("principal", "route", "key"), request.identity, strict=True))
+        query = _locked(opened.installation.database.dialect)
+        rows = session.execute(query, {"dataset_ids": dataset_ids, **identity}).all()
+        first = rows[0]
+        earlier = idempotency.answer_of(first.AnswerRow, request)
         if earlier is not None:
-            self.location = earlier.location
+            opened.outcome.location = earlier.location
             return earlier
-        *_, self._is_listened_to, self._n_unfinished, at, _ = rows[0]
-        self.at = transaction_time(self.session, read=at)
-        uploads = {dataset_id: catalog.uploads_of_text(text) for dataset_id, _, text, *_ in rows}
-        if any(deleted_at is not None for _, deleted_at, *_ in rows):
+        now = transaction_time(session, read=first.now)
+        if any(row.deleted_at is not None for row in rows):
             raise DatasetDeleted
-        self.asked = [replace(asked, uploads=uploads[asked.dataset.id]) for asked in self.asked]
-        return None
+        uploads = {row.id: catalog.uploads_of_text(row.uploads) for row in rows}
+        sources = [replace(source, uploads=uploads[source.dataset.id]) for source in self.sources]
+        locked = replace(self, sources=sources)
+        return Locked(locked, request, now, n_unfinished=first.n_unfinished, has_webhooks=first.has_webhooks)
+
+
+@dataclass(frozen=True)
+class Locked:
+    """A request that holds the locks of its datasets and accounts: nothing that it reads changes until its commit.
+
+    Attributes:
+        authorized: the caller, and the datasets with the uploads that exist.
+        request: with the route under which its idempotency key is stored.
+        now: the time of the transaction.
+        n_unfinished: the submitter's unfinished jobs.
+        has_webhooks: whether anybody listens.
+    """
+
+    authorized: Authorized
+    request: IdempotentRequest
+    now: datetime
+    n_unfinished: int
+    has_webhooks: bool
+
+    @property
+    def session(self) -> Session:
+        """The session of the transaction."""
+        return self.authorized.opened.session
 
     def confirmed(self, planned: Sequence[PricedPart]) -> list[PricedPart]:
         """Parts that were planned before the locks, with the uploads that exist under them.
@@ -372,7 +412,7 @@ class Spending:
         Raises:
             Unavailable: a name means another dataset by now, or the facts differ in another way.
         """
-        present = {asked.dataset.id: asked for asked in self.asked}
+        present = {source.dataset.id: source for source in self.authorized.sources}
         parts = []
         for part in planned:
             planned_from = part.asked.source
@@ -393,11 +433,11 @@ class Spending:
             TooManyRequests: the submitter has ``limits.MAX_UNFINISHED_JOBS_PER_KEY`` unfinished jobs, or
                 ``limits.MAX_WAITING_JOBS_PER_KEY`` that wait for an approval.
         """
-        if not all(asked.uploads for asked in self.asked):
+        if not all(source.uploads for source in self.authorized.sources):
             raise NoRowsYet
-        if self._n_unfinished >= limits.MAX_UNFINISHED_JOBS_PER_KEY:
+        if self.n_unfinished >= limits.MAX_UNFINISHED_JOBS_PER_KEY:
             raise TooManyRequests("unfinished jobs of this key", retry_after_s=limits.FULL_QUEUE_RETRY_S)
-        job_id, key_id = stamps.new(stamps.JOB), self.principal.key_id
+        job_id, key_id = stamps.new(stamps.JOB), self.authorized.principal.key_id
         parts = [part.charged() for part in job.parts]
         new_reservations = [_reservation(job, part, job_id=job_id) for part in parts]
         judged = reservations.judge(self.session, new_reservations, actor=key_id)
@@ -407,13 +447,13 @@ class Spending:
         row = _row(job, job_id, stored, JobState.WAITING if judged.excess else JobState.QUEUED, submitted_by=key_id)
         accepted = TrainOut.model_validate({"job_id": job_id, "state": row.state, **part_fields(stored)})
         answer = self.store(Answer.of(202, accepted, location=f"/jobs/{job_id}"))
-        if self.is_first:
+        if self.authorized.opened.outcome.is_first:
             reservations.write(self.session, judged)
-            queue.enqueue(self.session, row, at=self.at)
+            queue.enqueue(self.session, row, at=self.now)
             if judged.excess:
                 queue.ask_approval(self.session, job_id, judged.excess)
-            if self._is_listened_to:
-                notices.accepted(self.session, row, at=self.at)
+            if self.has_webhooks:
+                notices.accepted(self.session, row, at=self.now)
         return answer
 
     def store(self, answer: Answer) -> Answer:
@@ -422,11 +462,12 @@ class Spending:
         Returns:
             The stored answer.
         """
-        self.is_first = idempotency.put(self.session, self.request, answer, at=self.at)
-        if not self.is_first:
+        outcome = self.authorized.opened.outcome
+        outcome.is_first = idempotency.put(self.session, self.request, answer, at=self.now)
+        if not outcome.is_first:
             answer = idempotency.answer_again(self.session, self.request)
             self.session.rollback()
-        self.location = answer.location
+        outcome.location = answer.location
         return answer
 
     def _require_few_waiting(self) -> None:
@@ -435,7 +476,7 @@ class Spending:
         Raises:
             TooManyRequests: too many jobs wait.
         """
-        key_id = self.principal.key_id
+        key_id = self.authorized.principal.key_id
         lock_names(self.session, exclusive=[f"waiting jobs of {key_id}"])
         if len(queue.waiting_of_key(self.session, key_id)) >= limits.MAX_WAITING_JOBS_PER_KEY:
             what = "jobs of this key that wait for an approval"
@@ -452,10 +493,10 @@ def _locked(dialect: DialectName) -> Select[Any]:
         select(
             DatasetRow.id,
             DatasetRow.deleted_at,
-            catalog.uploads_as_text(),
+            catalog.uploads_as_text().label("uploads"),
             outbox.is_used(),
-            n_unfinished.scalar_subquery(),
-            time_column(dialect),
+            n_unfinished.scalar_subquery().label("n_unfinished"),
+            time_column(dialect).label("now"),
             AnswerRow,
         )
         .outerjoin(AnswerRow, and_(*identity, AnswerRow.idempotency_key == bindparam("key")))

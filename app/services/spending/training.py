@@ -34,8 +34,8 @@ from app.services.spending.spend import (
     AskedDataset,
     AskedPart,
     Job,
+    Locked,
     PricedPart,
-    Spending,
     ask_part,
     read_asked,
     spending,
@@ -54,11 +54,11 @@ def submit_training(
 ) -> Answer:
     """Accepts a job or refuses it: a refused request stores neither job nor reservation."""
     planned = _planned_before(installation, caller, body)
-    with spending(installation, caller, request) as spend:
-        spend.authorize(datasets_of(body))
-        if (earlier := spend.lock()) is not None:
-            return earlier
-        planned = _confirmed(spend, planned)
+    with spending(installation, caller, request) as opened:
+        locked = opened.authorize(datasets_of(body)).lock()
+        if isinstance(locked, Answer):
+            return locked
+        planned = _confirmed(locked, planned)
         # The profile beside the plan: a forest without splits carries none, but its size may come from a profile.
         profile = {} if planned.profile is None else {"profile": planned.profile.id}
         job = Job(
@@ -71,13 +71,13 @@ def submit_training(
             algorithm=planned.plan.algorithm,
             n_trees=planned.plan.n_trees,
         )
-        return spend.accept(job)
+        return locked.accept(job)
 
 
 def _planned_before(
     installation: Installation, caller: Principal, body: TrainIn
 ) -> "PlannedTraining | GrovekeeperError":
-    """Plans before the transaction, or finds why there is no plan; see :meth:`Spending.confirmed`."""
+    """Plans before the transaction, or finds why there is no plan; see :meth:`Locked.confirmed`."""
     try:
         with installation.database.read() as session:
             principal, asked = read_asked(installation, session, caller, datasets_of(body), TRAIN)
@@ -86,13 +86,14 @@ def _planned_before(
         return error
 
 
-def _confirmed(spend: Spending, planned: "PlannedTraining | GrovekeeperError") -> "PlannedTraining":
+def _confirmed(locked: Locked, planned: "PlannedTraining | GrovekeeperError") -> "PlannedTraining":
     """The plan under the locks, whose profile the caller may still use."""
     if isinstance(planned, GrovekeeperError):
         raise planned
-    parts = spend.confirmed(planned.parts)
+    parts = locked.confirmed(planned.parts)
     if planned.profile is not None:
-        grants.require(spend.session, spend.principal, planned.profile.dataset, TRAIN, kind="profile")
+        principal = locked.authorized.principal
+        grants.require(locked.session, principal, planned.profile.dataset, TRAIN, kind="profile")
     return replace(planned, parts=tuple(parts))
 
 
