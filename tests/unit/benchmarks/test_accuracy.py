@@ -95,10 +95,10 @@ def test_a_task_names_its_accountant_and_parameters() -> None:
     plain, detailed = task(algorithm="rpf"), task(algorithm="nbrt@gdp:max_depth=3,bins_share=0.1")
 
     assert (plain.slug, plain.accountant) == ("rpf", pure.NAME)
-    assert (plain.request(100).parameters, plain.request(100).delta) == ({}, None)
+    assert (plain.request(100).parameters, plain.request(100).terms.delta) == ({}, None)
     assert (detailed.slug, detailed.accountant) == ("nbrt", gdp.NAME)
     assert detailed.request(100).parameters == {"max_depth": 3, "bins_share": "0.1"}
-    assert float(detailed.request(100).delta or 0) == 1e-6
+    assert float(detailed.request(100).terms.delta or 0) == 1e-6
 
 
 def test_reliability_counts_every_row_once() -> None:

@@ -460,7 +460,9 @@ def test_few_labels_make_larger_leaves(slug: str) -> None:
 
     assert few.parameters["min_rows"] == 5 * int(every.parameters["min_rows"])
     assert int(few.parameters["max_depth"]) < int(every.parameters["max_depth"])
-    assert pure.loss(few.event, adjacency=few.adjacency) == pure.loss(every.event, adjacency=every.adjacency)
+    assert pure.loss(few.event, adjacency=few.terms.adjacency) == pure.loss(
+        every.event, adjacency=every.terms.adjacency
+    )
 
 
 @pytest.mark.parametrize(

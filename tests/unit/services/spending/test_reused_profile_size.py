@@ -19,9 +19,12 @@ def size(
         SimpleNamespace(size_in_rows=noisy, size_noise_sd=sd),  # type: ignore[arg-type]
     )
     requested = SimpleNamespace(
-        dataset=SimpleNamespace(id="ds", partitions=PARTITIONS), scope=within, public_size=declared
+        source=SimpleNamespace(uploads=["up"]),
+        dataset=SimpleNamespace(id="ds", partitions=PARTITIONS),
+        scope=within,
+        public_size=declared,
     )
-    return reused.size(requested, n_epochs=1)  # type: ignore[arg-type]
+    return reused.size(requested)  # type: ignore[arg-type]
 
 
 def test_a_noisy_size_stands_in_for_a_declared_one_only_where_it_is_precise() -> None:
