@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from app.privacy import accountants
-from app.privacy.calibration import Terms
 from app.verifier.dataset_replay import verify
 from tests.support.databases import on_one_idle_server, on_one_server
 from tests.support.server import Server, training
@@ -84,7 +83,7 @@ def test_model_adds_its_price_and_is_covered_by_the_accounts_cap(server: Server,
 def test_refusal_says_what_fits_and_it_fits(server: Server, accountant: str) -> None:
     dataset = server.uploaded(budget=budget(accountant))
     server.trained(dataset["id"], epsilon="0.8", delta=DELTA)
-    left = Decimal(CAPS[accountant]) - Terms(accountant).price()
+    left = Decimal(CAPS[accountant]) - price_of(accountant, "0.8")
     refused = server.submitted(dataset["id"], epsilon="0.9", delta=DELTA)
 
     assert refused.status_code == 409
@@ -94,9 +93,9 @@ def test_refusal_says_what_fits_and_it_fits(server: Server, accountant: str) -> 
     assert problem["detail"].startswith(f"{problem['requested']} {SYMBOLS[accountant]} requested, ")
     assert (problem["accountant"], problem["unit"]) == (accountant, UNITS[accountant])
     assert Decimal(problem["remaining"]) == left
-    assert Decimal(problem["requested"]) == Terms(accountant).price()
+    assert Decimal(problem["requested"]) == price_of(accountant, "0.9")
     assert Decimal("0.5") < Decimal(fits) < Decimal("0.8"), "ρ and μ² leave more than the difference of ε"
-    assert Terms(accountant).price() <= left < Terms(accountant).price()
+    assert price_of(accountant, fits) <= left < price_of(accountant, str(Decimal(fits) + Decimal("1e-9")))
     assert server.submitted(dataset["id"], epsilon=str(Decimal(fits) + Decimal("1e-9")), delta=DELTA).status_code == 409
     assert server.trained(dataset["id"], epsilon=fits, delta=DELTA)["state"] == "succeeded"
 
@@ -138,13 +137,13 @@ def test_history_is_exported_in_the_unit_and_verified(server: Server, accountant
     server.trained(dataset["id"], algorithm="mrf", epsilon="0.25", delta=DELTA)
     entries = server.admin.http.get(f"/ledger/{dataset['id']}/entries").json()["entries"]
     assert [entry["kind"] for entry in entries] == ["open", "reserve", "charge", "reserve", "charge"]
-    assert Decimal(entries[1]["amount"]) == Terms(accountant).price()
+    assert Decimal(entries[1]["amount"]) == price_of(accountant, "0.5")
     kinds = [part["event"]["type"] for part in entries[1]["event"]["parts"]]
     assert kinds[-4:] == ["exponential-mechanism/1", *["rounded-gaussian/1"] * 3]  # split, sides, trees, margins
 
     summary = verify(io.BytesIO(server.admin.http.get(f"/ledger/{dataset['id']}/export").content))
     assert (summary.header.accountant, summary.header.delta) == (accountant, "0.000001")
-    charged = Terms(accountant).price() + Terms(accountant).price()
+    charged = price_of(accountant, "0.5") + price_of(accountant, "0.25")
     assert Decimal(summary.header.text(summary.tightest.charged)) == charged
     assert summary.tightest.cell == {"shard": 0}
 
