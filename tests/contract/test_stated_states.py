@@ -16,7 +16,7 @@ from sqlalchemy.orm import Session
 
 from app.core import limits, stamps
 from app.core.errors import BalanceMismatch, BudgetExceeded, TooManyCells, TooManyRequests
-from app.ledger import chain, kept_states, statements, tables
+from app.ledger import chain, control, kept_states, statements, tables
 from app.ledger import reservations as ledger
 from app.ledger.state import State
 from app.ledger.tables import AccountRow, Entry, EntryKind, EntryRow, ReservationRow
@@ -82,7 +82,8 @@ def test_all_uploads_are_a_number_and_each_upload_is_named_once(account: Install
         lines = list(export(session, "ds_a"))
     added = sorted(set(uploads(21)) - set(uploads(20)))
     reserved = stated["jb_1", "reserve"]
-    assert (reserved.scope, (reserved.details or {})["uploads"]) == ({"upload": 20}, list(uploads(20)))
+    assert reserved.scope == {"upload": 20}
+    assert reserved.details == {"purpose": "a test", "uploads": list(uploads(20))}
     reserved = stated["jb_2", "reserve"]
     assert (reserved.scope, (reserved.details or {})["uploads"]) == ({"shard": [1], "upload": 21}, added)
     charged = stated["jb_1", "charge"]
@@ -94,6 +95,15 @@ def test_all_uploads_are_a_number_and_each_upload_is_named_once(account: Install
 
 
 @on_one_database
+def test_acts_of_administration_have_no_state(account: Installation) -> None:
+    for _ in range(2 * chain.STATE_EVERY):
+        with account.database.write() as session:
+            control.record(session, EntryKind.UNIT_ERASED, actor="key_a", dataset="ds_a")
+    with account.database.read() as session:
+        acts = tables.entries(session, tables.CONTROL_CHAIN, after=1, limit=100)
+    assert [act.kind for act in acts] == [EntryKind.UNIT_ERASED] * 2 * chain.STATE_EVERY
+
+
 def test_a_state_is_small_whatever_the_cells_of_its_scopes(account: Installation) -> None:
     chance = random.Random(0)
     for number in range(40):
