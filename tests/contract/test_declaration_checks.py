@@ -74,7 +74,6 @@ OTHERS: list[dict[str, object]] = [
 ]
 
 
-@on_one_database
 @pytest.mark.parametrize("changes", OTHERS)
 def test_a_check_and_a_declaration_agree_beside_a_population_that_spent(scene: Scene, changes: dict[str, Any]) -> None:
     declare = partial(register_dataset, scene.installation, OWNER, request=None)

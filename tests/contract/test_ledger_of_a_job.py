@@ -193,7 +193,6 @@ def test_what_fits_without_an_approval_is_nothing_where_the_key_is_above_already
     assert refused.value.what_fits() == "0"
 
 
-@on_one_database
 def test_accounts_are_read_anew_under_their_locks(installation: Installation) -> None:
     """What the transaction read of a row before it had the lock is not believed."""
     with installation.database.write() as session:

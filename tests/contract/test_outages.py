@@ -203,7 +203,6 @@ def test_an_extension_that_fails_is_tried_again(
     assert caplog.text.count("a heartbeat failed") == 2
 
 
-@on_one_database
 def test_a_paid_job_is_lost_after_the_sweeps_of_another_lease_and_not_before(scene: Scene) -> None:
     job_id, claim = submitted_and_claimed(scene)
     charge.charge_claimed(scene.installation, claim)

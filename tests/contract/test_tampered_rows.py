@@ -48,7 +48,6 @@ from app.wire.ledger import ExternalIn
 from app.wire.spending import EvaluationIn, PlanIn, ProfileIn, SelectionIn, TrainIn
 from tests.support import people
 from tests.support.crash_scene import OWNER, Scene
-from tests.support.databases import on_one_database
 from tests.support.job_kinds import claimed, perform_here, request
 
 SCHEMA = {
@@ -366,7 +365,6 @@ def _belongs_to(kind: str, name: str) -> bool:
     return kind == "reused-profile" if name.startswith("jobs.task") else True
 
 
-@on_one_database
 @pytest.mark.parametrize("kind", KINDS)
 def test_no_column_beside_the_entries_decides_what_a_job_reads_draws_or_shows(clinic: Clinic, kind: str) -> None:
     """Columns that all kinds have in common are changed for one of them, which reads two datasets."""
