@@ -32,7 +32,7 @@ from app.ledger import reservations
 from app.services.datasets.erase import delete_dataset
 from app.services.keys import remove_grant
 from app.services.spending import evaluations, profiles, training
-from app.services.spending.spend import AskedDataset
+from app.services.spending.asked import AskedDataset
 from app.wire.spending import TrainIn
 from tests.support import job_kinds
 from tests.support.crash_scene import OWNER, Scene, open_with

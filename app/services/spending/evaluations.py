@@ -46,8 +46,9 @@ from app.services.jobs.kinds import OutputInvalid
 from app.services.jobs.task import JobTask
 from app.services.pagination import PageRequest, page_of
 from app.services.predict import addressed_model
+from app.services.spending.asked import AskedDataset, AskedPart, PricedPart, ask_part, read_asked
 from app.services.spending.quotes import quote_parts
-from app.services.spending.spend import AskedDataset, AskedPart, Job, PricedPart, ask_part, read_asked, spending
+from app.services.spending.spend import Job, spending
 from app.wire.spending import (
     AccuracyOut,
     AurocOut,

@@ -20,7 +20,7 @@ from app.forests.expected_accuracy import DELTA, Band, Comparison, Run, runs
 from app.ledger import rules, statements
 from app.ledger.admission import AskedAmount
 from app.privacy import accountants, guarantees, receipts
-from app.services.spending.spend import AskedPart, PricedPart
+from app.services.spending.asked import AskedPart, PricedPart
 from app.wire.spending import ExpectedAccuracyOut, ExpectedAurocOut, RecoveredBandOut, RecoveredOut
 
 _BOUNDED = (

@@ -8,18 +8,17 @@ finds the answer to an earlier request with the idempotency key; :meth:`Locked.c
 planned from; :meth:`Locked.accept` judges, stores the answer, reserves and enqueues, or :meth:`Locked.store` stores the
 answer to a charge. The commit precedes the answer. A refusal rolls everything back: the idempotency key stays unused.
 
-A part of a job is asked (:class:`AskedPart`), priced (:class:`PricedPart`, which holds what was asked), reserved
+A part of a job is asked and priced (:mod:`app.services.spending.asked`), reserved
 (:class:`app.ledger.reservations.NewReservation`) and stored (:class:`app.jobs.tables.JobPart`).
 """
 
 import logging
-from collections.abc import Collection, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime
-from fractions import Fraction
 from functools import cache
-from typing import Any, Protocol
+from typing import Any
 
 from sqlalchemy import BindParameter, Select, and_, bindparam, func, select
 from sqlalchemy.orm import Session
@@ -27,10 +26,9 @@ from sqlalchemy.orm import Session
 from app.access import grants, idempotency
 from app.access.grants import TRAIN, Principal, Role
 from app.access.idempotency import Answer, IdempotentRequest
-from app.access.tables import AnswerRow, GrantRow, KeyRow
+from app.access.tables import AnswerRow
 from app.core import limits, stamps
 from app.core.errors import DatasetDeleted, GrovekeeperError, NoRowsYet, TooManyRequests, Unavailable
-from app.core.stamps import is_reference
 from app.datasets import catalog
 from app.datasets.catalog import DatasetRow
 from app.db.database import DialectName, time_column, transaction_time
@@ -38,205 +36,17 @@ from app.db.locks import lock_names, lock_rows
 from app.jobs import queue
 from app.jobs.states import UNFINISHED, JobState
 from app.jobs.tables import JobPart, JobRow, part_fields
-from app.ledger import kept_states, reservations
+from app.ledger import reservations
 from app.ledger.reservations import NewReservation
 from app.ledger.tables import AccountRow
-from app.privacy.accountants import SplitDelta
-from app.privacy.calibration import Terms
-from app.privacy.events import Event
-from app.privacy.scope import Scope
 from app.services.authorization import refreshed
-from app.services.guarantees import of_large_amount
 from app.services.installation import Installation
 from app.services.jobs import notices
+from app.services.spending.asked import AskedDataset, PricedPart, read_asked
 from app.webhooks import outbox
-from app.wire.spending import PriceOut, TrainOut
+from app.wire.spending import TrainOut
 
 _log = logging.getLogger(__name__)
-
-_LARGE_DELTA = (
-    "δ is above one in a million, or above a tenth of one over the public size. A mechanism that occasionally "
-    "publishes a whole row could satisfy such a δ."
-)
-_NO_ROWS = "The dataset has no rows yet: a job is refused until its owner has uploaded some."
-
-
-@dataclass(frozen=True)
-class AskedDataset:
-    """A dataset that a request names, with the facts that price the request; none of them depends on rows.
-
-    Attributes:
-        dataset: the dataset.
-        uploads: ids of its uploads, in order.
-        accountant: of its account.
-        delta: the δ of its account; ``None`` on accounts without a δ.
-    """
-
-    dataset: catalog.Dataset
-    uploads: Sequence[str]
-    accountant: str
-    delta: Fraction | None
-
-    def expected_rows(self, scope: Scope) -> int | None:
-        """The expected number of rows in a scope, from declared sizes alone; ``None`` where no size is declared."""
-        return self.dataset.expected_rows(scope, n_epochs=len(self.uploads))
-
-    def continues(self, earlier: "AskedDataset") -> bool:
-        """Whether what was planned from earlier facts holds: nothing but uploads came since."""
-        is_same_account = (self.accountant, self.delta) == (earlier.accountant, earlier.delta)
-        has_uploads = set(self.uploads).issuperset(earlier.uploads)
-        return is_same_account and has_uploads and self.dataset.is_declared_as(earlier.dataset)
-
-
-def read_asked(
-    installation: Installation, session: Session, caller: Principal, references: Sequence[str], roles: Set[Role]
-) -> tuple[Principal, list[AskedDataset]]:
-    """Finds datasets by id or name, and checks that the caller has one of several roles on each.
-
-    One query reads everything, unless the name of a deleted dataset is among the references.
-
-    Returns:
-        The caller with its present roles, and the datasets in the order of the references.
-
-    Raises:
-        BalanceMismatch: a dataset differs from what the first entry of its account states.
-    """
-    key, rows = _query_asked(session, caller, [reference for reference in references if is_reference(reference)])
-    principal = grants.confirm_row(session, caller, key, now=installation.database.now)
-    asked = []
-    for reference in references:
-        row = rows.get(reference)
-        if row is None:
-            dataset_id = catalog.find(session, reference).id
-            row = _query_asked(session, caller, [dataset_id])[1][dataset_id]
-        dataset, account = catalog.Dataset(row.DatasetRow), row.AccountRow
-        grants.check(principal, None if row.role is None else Role(row.role), roles, kind="dataset")
-        kept_states.require_declared(session, account, dataset.facts)
-        delta = None if account.delta is None else Fraction(account.delta)
-        converted_at = SplitDelta(delta, Fraction(account.delta_set_aside or 0)).converted_at
-        asked.append(AskedDataset(dataset, catalog.uploads_of_text(row.uploads), account.accountant, converted_at))
-    return principal, asked
-
-
-_references: BindParameter[Any] = bindparam("references", expanding=True)
-_ASKED = (
-    select(
-        KeyRow,
-        DatasetRow,
-        GrantRow.role,
-        catalog.uploads_as_text().label("uploads"),
-        AccountRow,
-    )
-    .select_from(KeyRow)
-    .outerjoin(DatasetRow, DatasetRow.id.in_(_references) | DatasetRow.living_name.in_(_references))
-    .outerjoin(GrantRow, (GrantRow.key_id == KeyRow.id) & (GrantRow.dataset_id == DatasetRow.id))
-    .outerjoin(AccountRow, AccountRow.id == DatasetRow.id)
-    .where(KeyRow.id == bindparam("key_id"))
-    .execution_options(populate_existing=True)
-)
-
-
-def _query_asked(
-    session: Session, caller: Principal, references: Collection[str]
-) -> tuple[KeyRow | None, dict[str, Any]]:
-    """The caller's key, and for each reference that is an id or the name of a living dataset its row of the query."""
-    rows: Sequence[Any] = session.execute(_ASKED, {"key_id": caller.key_id, "references": references}).all()
-    found = [row for row in rows if row.DatasetRow is not None]
-    by_name = {row.DatasetRow.living_name: row for row in found}
-    by_id = {row.DatasetRow.id: row for row in found}
-    return rows[0].KeyRow if rows else None, {**by_name, **by_id}
-
-
-class SpendingBody(Protocol):
-    """The fields of a request's body that :func:`ask_part` reads."""
-
-    @property
-    def epsilon(self) -> Fraction:
-        """The ε of the request."""
-
-    @property
-    def delta(self) -> Fraction | None:
-        """The δ of the request, on accounts that take one."""
-
-    @property
-    def scope(self) -> Mapping[str, object]:
-        """The scope as the client sent it."""
-
-
-@dataclass(frozen=True)
-class AskedPart:
-    """The rows that a job reads in one dataset, and what the account pays for them; all from public facts.
-
-    Attributes:
-        source: the dataset and its uploads.
-        scope: the requested scope; acceptance adds the uploads that exist at that time.
-        terms: of the account; δ is that of the request, or else that of the account.
-        amount: the price of the terms.
-    """
-
-    source: AskedDataset
-    scope: Scope
-    terms: Terms
-    amount: int
-
-    @property
-    def dataset(self) -> catalog.Dataset:
-        """The dataset whose rows the part reads and whose account pays."""
-        return self.source.dataset
-
-    @property
-    def public_size(self) -> int | None:
-        """The declared order of magnitude of the rows in the scope; never a count."""
-        return self.source.expected_rows(self.scope)
-
-    @property
-    def charged_scope(self) -> Scope:
-        """The scope that would be charged now."""
-        return self.dataset.with_uploads(self.scope, self.source.uploads)
-
-    @property
-    def price(self) -> PriceOut:
-        """The price as answers show it: exactly the requested (ε, δ), in the account's unit."""
-        return PriceOut(**self.terms.stated(self.amount))
-
-    @property
-    def warnings(self) -> list[str]:
-        """Sentences about the requested numbers and the declaration."""
-        usual_delta = min(Fraction(1, 10**6), Fraction(1, 10 * max(self.dataset.row.public_size or 0, 1)))
-        terms = self.terms
-        is_large = terms.delta is not None and terms.delta > usual_delta
-        return [
-            *of_large_amount(terms.accountant, self.amount, delta=terms.delta, adjacency=terms.adjacency),
-            *([_LARGE_DELTA] if is_large else []),
-            *([] if self.source.uploads else [_NO_ROWS]),
-            *self.dataset.schema.warnings,
-        ]
-
-
-@dataclass(frozen=True)
-class PricedPart:
-    """A part of a job, ready to be quoted or accepted: what was asked, and the event that its price pays for."""
-
-    asked: AskedPart
-    event: Event
-
-    def with_uploads(self, uploads: Sequence[str]) -> "PricedPart":
-        """The part, with the uploads that the dataset has by now."""
-        source = replace(self.asked.source, uploads=uploads)
-        return replace(self, asked=replace(self.asked, source=source))
-
-    def charged(self) -> "PricedPart":
-        """The part, with the scope that is charged now."""
-        return replace(self, asked=replace(self.asked, scope=self.asked.charged_scope))
-
-
-def ask_part(source: AskedDataset, body: SpendingBody) -> AskedPart:
-    """Reads the scope of a request and prices its (ε, δ); the account's δ is the default."""
-    dataset = source.dataset
-    delta = source.delta if body.delta is None else body.delta
-    scope = dataset.read_scope(body.scope, source.uploads)
-    terms = Terms(body.epsilon, source.accountant, delta, dataset.adjacency, dataset.max_rows)
-    return AskedPart(source, scope, terms, terms.price())
 
 
 @dataclass(frozen=True)

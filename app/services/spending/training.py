@@ -28,18 +28,10 @@ from app.services.installation import Installation
 from app.services.jobs import kinds
 from app.services.jobs.kinds import OutputInvalid
 from app.services.jobs.task import JobTask
+from app.services.spending.asked import AskedDataset, AskedPart, PricedPart, ask_part, read_asked
 from app.services.spending.profiles import released_profile
 from app.services.spending.quotes import expected_accuracy, quote_parts
-from app.services.spending.spend import (
-    AskedDataset,
-    AskedPart,
-    Job,
-    Locked,
-    PricedPart,
-    ask_part,
-    read_asked,
-    spending,
-)
+from app.services.spending.spend import Job, Locked, spending
 from app.wire.spending import AccountPlanOut, PlanIn, PlanOut, ReusedProfileOut, TrainIn
 
 SECOND_PART = "/unlabelled"
