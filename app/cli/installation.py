@@ -228,10 +228,15 @@ def status(call: HomeOptions) -> None:
     current, head = revisions.current_revision(call.settings().database_url), revisions.head_revision()
     call.output.json({"revision": current, "newest": head, "current": current == head})
     call.output.say(f"the database is at revision {current or 'none'}; the newest is {head}")
-    if current != head:
-        is_movable = current in revisions.MOVED
-        call.output.hint("grovekeeper db move OLD" if is_movable else "grovekeeper db upgrade")
-        raise typer.Exit(ExitCode.FAILED)
+    if current == head:
+        return
+    if current in revisions.MOVED:
+        call.output.hint("grovekeeper db move OLD")
+    elif current is None or current in revisions.known_revisions():
+        call.output.hint("grovekeeper db upgrade")
+    else:
+        call.output.complain(revisions.TAKEN if current < revisions.FIRST else revisions.NEWER)
+    raise typer.Exit(ExitCode.FAILED)
 
 
 @db.command("new-signer")

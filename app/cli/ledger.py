@@ -187,10 +187,13 @@ def export(
     call: Remote,
     account: AccountArgument,
     file: Annotated[Path, typer.Argument(help="File to write; must not exist.")],
-    export_format: Annotated[str, typer.Option("--format", help="jsonl (which can be verified) or csv.")] = "jsonl",
+    export_format: Annotated[
+        str | None, typer.Option("--format", help="jsonl, which can be verified, or csv; default: the file's ending.")
+    ] = None,
 ) -> None:
     """Write the whole history of an account to a file."""
     check_new(file)
+    export_format = export_format or ("csv" if file.suffix.lower() == ".csv" else "jsonl")
     output = call.output
     with call.client() as client:
         digest = client.export_ledger(account, file, export_format=export_format)

@@ -94,7 +94,7 @@ def _require_released(connection: Connection) -> None:
     if stored == (revisions.head_revision(),) or not (stored or present):
         return
     if len(stored) == 1 and stored[0].isdecimal() and stored[0] > revisions.head_revision():
-        raise InstallationError("a newer version migrated this database; install that version or a later version")
+        raise InstallationError(revisions.NEWER)
     if len(stored) == 1 and stored[0].isdecimal() and stored[0] < revisions.FIRST:
         raise InstallationError(f"the database is at revision {stored[0]}. {revisions.HOW_TO_MOVE}")
     unknown = set(stored) - revisions.known_revisions()

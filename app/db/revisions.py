@@ -3,10 +3,13 @@
 Alembic takes a tenth of the start of a process and is only needed where a revision is run (:mod:`app.db.migrate`).
 """
 
+from contextlib import closing
 from functools import cache
 from pathlib import Path
 
 from sqlalchemy import inspect, text
+from sqlalchemy.exc import DatabaseError
+from sqlalchemy.orm import Session
 
 import app
 from app.core.errors import InstallationError
@@ -19,19 +22,27 @@ MOVED = ("0031", "0032", "0033")
 """Revisions of versions before the first release whose rows ``grovekeeper db move`` copies into the tables of the
 first; the oldest is that of the commit e23dda68."""
 
-HOW_TO_MOVE = (
-    "This version begins with new tables: rename the database and copy it with `grovekeeper db move`, which takes the "
-    f"revisions {MOVED[0]} to {MOVED[-1]} (the operator's guide, From a version before the first release)"
+TAKEN = (
+    f"`grovekeeper db move` takes the revisions {MOVED[0]} to {MOVED[-1]}; an older installation is upgraded with the "
+    "commit e23dda68 first (the operator's guide, From a version before the first release)"
 )
+
+HOW_TO_MOVE = f"This version begins with new tables: rename the database and copy it. {TAKEN}"
+
+NEWER = "a newer version migrated this database; install that version or a later version"
 
 
 def current_revision(url: str) -> str | None:
-    """The revision of a database, or ``None`` before the first upgrade."""
-    database = Database.open(url, pool_size=1)
-    try:
-        return _revision_of(database)
-    finally:
-        database.close()
+    """The revision of a database, or ``None`` before the first upgrade.
+
+    Raises:
+        InstallationError: the file is no database.
+    """
+    with closing(Database.open(url, pool_size=1)) as database:
+        try:
+            return _revision_of(database)
+        except DatabaseError as error:
+            raise InstallationError(f"the database cannot be read: {error.orig}") from error
 
 
 @cache
@@ -64,9 +75,14 @@ def script_folder() -> Path:
     return in_wheel if in_wheel.is_dir() else package.parent / "migrations"
 
 
+def revision_of(session: Session) -> str | None:
+    """The revision of the database of a session; see :func:`current_revision`."""
+    if not inspect(session.connection()).has_table("alembic_version"):
+        return None
+    revision: str | None = session.scalar(text("SELECT version_num FROM alembic_version"))
+    return revision
+
+
 def _revision_of(database: Database) -> str | None:
     with database.read() as session:
-        if not inspect(session.connection()).has_table("alembic_version"):
-            return None
-        revision: str | None = session.scalar(text("SELECT version_num FROM alembic_version"))
-        return revision
+        return revision_of(session)

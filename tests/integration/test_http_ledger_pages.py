@@ -144,6 +144,16 @@ def test_a_change_of_the_cap_says_its_reason(idle_server: Server) -> None:
 
 
 @on_one_idle_server
+def test_pages_say_that_the_whole_dataset_has_no_room_where_cells_may_have_some(idle_server: Server) -> None:
+    shards = [{"name": "shard", "kind": "hash", "cells": 4}]
+    declared = idle_server.uploaded(budget={"accountant": "pure", "epsilon": "1"}, partitions=shards)
+    browser = signed_in(idle_server, idle_server.admin)
+    idle_server.submitted(declared["id"], epsilon="1", scope={"shard": [2]}).raise_for_status()
+    page = browser.get("/", params={"name": declared["name"]}).text
+    assert "No job of your key on the whole dataset fits now, limited by the cap" in page
+
+
+@on_one_idle_server
 def test_what_is_left_and_what_fits_are_explained_by_one_limit(idle_server: Server) -> None:
     """*Datasets* says that no job fits, *Ledger* that something is left: both name the quota."""
     declared = idle_server.uploaded(budget={"accountant": "pure", "epsilon": "1"})

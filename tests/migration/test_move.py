@@ -6,8 +6,9 @@ answered in the end, and the schema that its migrations made on PostgreSQL.
 
 import json
 import shutil
+import sqlite3
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -324,10 +325,10 @@ def test_databases_of_the_commits_between_are_moved(old: Old, revision: str) -> 
     [
         (
             "UPDATE alembic_version SET version_num = '0030'",
-            r"is at revision 0030\. .*takes the revisions 0031 to 0033",
+            r"is at revision 0030\. .*takes the revisions 0031 to 0033.* commit e23dda68 first",
         ),
         ("UPDATE alembic_version SET version_num = '0100'", "needs no move"),
-        ("DROP TABLE alembic_version", "is at revision none"),
+        ("DROP TABLE alembic_version", "has no revision, so no version of this program made it"),
         ("ALTER TABLE jobs ADD COLUMN colour TEXT", r"jobs .* somebody changed it by hand \(colour\)"),
         ("ALTER TABLE webhooks DROP COLUMN threshold", r"webhooks .* somebody changed it by hand \(threshold\)"),
         ("DROP TABLE job_datasets", "no table job_datasets"),
@@ -381,6 +382,36 @@ def test_a_missing_database_is_named(old: Old) -> None:
         move_database(old.settings, "nowhere")
 
 
+@pytest.mark.parametrize("content", [b"", b"name,age\nann,1\n"])
+def test_a_file_that_is_no_database_is_named_and_stays_as_it_is(tmp_path: Path, content: bytes) -> None:
+    file = tmp_path / "notes.csv"
+    file.write_bytes(content)
+    settings = Settings(home=tmp_path, database_url=f"sqlite:///{file}")
+    with pytest.raises(InstallationError, match="is no SQLite database"):
+        move_database(settings, str(file))
+    status = CliRunner().invoke(app, ["db", "status", "--home", str(tmp_path), "--database-url", f"sqlite:///{file}"])
+    assert (status.exit_code, "Traceback" in status.output) == (ExitCode.FAILED, False)
+    if content:
+        assert "file is not a database" in status.output
+        assert file.read_bytes() == content
+
+
+@pytest.mark.parametrize("is_moved", [True, False])
+def test_a_file_is_only_read_by_a_move_and_by_a_refusal(
+    empty_database: EmptyDatabase, tmp_path: Path, *, is_moved: bool
+) -> None:
+    with _installed("sqlite", tmp_path, empty_database) as old, closing(sqlite3.connect(old.name)) as writer:
+        writer.execute("PRAGMA journal_mode=WAL")
+        writer.execute("UPDATE alembic_version SET version_num = ?", (OLD if is_moved else "0030",))
+        writer.commit()  # in the log alone, while the writer is open
+        files = [Path(old.name), Path(f"{old.name}-wal")]
+        before = [file.read_bytes() for file in files]
+        assert before[1]
+        with nullcontext() if is_moved else pytest.raises(InstallationError, match="at revision 0030"):
+            old.move()
+        assert [file.read_bytes() for file in files] == before
+
+
 def test_an_address_is_refused_and_not_repeated(old: Old) -> None:
     with pytest.raises(InstallationError) as refusal:
         move_database(old.settings, "postgresql://u:SECRETPW@127.0.0.1/old")
@@ -395,6 +426,10 @@ def test_the_command_moves_and_status_names_it(old: Old) -> None:
     moved = CliRunner().invoke(app, ["db", "move", old.name, *home, "--json"], env=environ)
     assert json.loads(moved.stdout) == {"revision": revisions.head_revision(), "problems": []}
     assert CliRunner().invoke(app, ["db", "status", *home], env=environ).exit_code == 0
+    for revision, sentence in (("0030", "commit e23dda68 first"), ("9999", "a newer version migrated this database")):
+        _changed(old.settings.database_url, f"UPDATE alembic_version SET version_num = '{revision}'")
+        status = CliRunner().invoke(app, ["db", "status", *home], env=environ)
+        assert (sentence in " ".join(status.output.split()), "next:" in status.output) == (True, False)
 
 
 def test_a_start_on_a_database_that_is_not_moved_names_the_command(old: Old) -> None:

@@ -149,7 +149,7 @@ def _statement(manifest: bytes) -> str:
 
 
 @contextmanager
-def file_transaction(file: Path, mode: Literal["rwc", "ro&immutable=1"]) -> Iterator[Connection]:
+def file_transaction(file: Path, mode: Literal["rwc", "ro", "ro&immutable=1"]) -> Iterator[Connection]:
     """A transaction on a SQLite database of one file that no other process writes, also on a read-only medium."""
     connect = partial(sqlite3.connect, f"{file.absolute().as_uri()}?mode={mode}", uri=True)
     engine = create_engine("sqlite://", creator=connect, hide_parameters=True)

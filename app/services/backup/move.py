@@ -5,14 +5,15 @@ erasures have the form that they had. Copies of rows are one transaction, which 
 verified from its first entry, and reaches the heads outside the database: so no budget comes back.
 """
 
-from collections.abc import Sequence
-from contextlib import closing
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
+from datetime import datetime
 from pathlib import Path
 
 from sqlalchemy import inspect
 from sqlalchemy.orm import Session
 
-from app.core import limits
+from app.core import limits, stamps
 from app.core.errors import InstallationError, Unavailable
 from app.core.settings import Settings
 from app.db import migrate, revisions
@@ -24,6 +25,9 @@ from app.services.backup import layout
 from app.services.backup.restore import find_losses, wrong_balances
 from app.services.installation import open_heads, refuse_unfinished_restore
 from app.services.ledger.heads import open_signer
+
+_SQLITE = b"SQLite format 3\0"
+"""The first bytes of every SQLite database."""
 
 
 def move_database(settings: Settings, old: str) -> Sequence[str]:
@@ -42,50 +46,61 @@ def move_database(settings: Settings, old: str) -> Sequence[str]:
             not empty, or the home is that of another installation. Nothing was copied.
     """
     refuse_unfinished_restore(settings)
-    address = _address_beside(settings, old)
-    _require_movable(old, _revision_at(old, address))
-    with migrate.owned_by(settings.database_url, migration_url=settings.migration_url) as target:
-        if inspect(target).get_table_names():
-            raise InstallationError("the new database is not empty; the old one is copied into an empty database")
-        migrate.run_migrations(target, revisions.FIRST)
-        with closing(Database.open(address, pool_size=1)) as database, database.read() as source:
-            if queue.n_workers(source, at=database.now(source)):
+    with _opened(settings, old) as (source, now):
+        _require_movable(old, revisions.revision_of(source))
+        with migrate.owned_by(settings.database_url, migration_url=settings.migration_url) as target:
+            if inspect(target).get_table_names():
+                raise InstallationError("the new database is not empty; the old one is copied into an empty database")
+            migrate.run_migrations(target, revisions.FIRST)
+            if queue.n_workers(source, at=now):
                 raise InstallationError(
                     f"a worker wrote to the old database within {limits.WORKER_SEEN_S} s; end all processes of the "
                     "installation, wait, and move again"
                 )
             layout.copy_rows(source.connection(), target)
-        migrate.run_migrations(target)
-        with Session(target) as session:
-            return _verified(settings, session)
+            migrate.run_migrations(target)
+            with Session(target) as session:
+                return _verified(settings, session)
 
 
-def _address_beside(settings: Settings, old: str) -> str:
-    """The address of the old database, which has the place and the role of the new one."""
+@contextmanager
+def _opened(settings: Settings, old: str) -> Iterator[tuple[Session, datetime]]:
+    """A transaction that reads the old database and cannot write to it, and its time."""
     if "://" in old:  # which may hold a password
         raise InstallationError("name the old database by its file or its name, without an address")
     new = parse_url(settings.migration_url or settings.database_url)
     if dialect_of(new) == "sqlite":
-        file = Path(old).expanduser().absolute()
-        if not file.is_file():
-            raise InstallationError(f"{file} is no file; name the file of the old database")
-        old = str(file)
-    return new.set(database=old).render_as_string(hide_password=False)
-
-
-def _revision_at(old: str, address: str) -> str | None:
+        with layout.file_transaction(_sqlite_file(old), "ro") as connection, Session(connection) as session:
+            connection.exec_driver_sql("BEGIN")  # one snapshot, which the driver begins for writers only
+            yield session, stamps.now()
+        return
+    address = new.set(database=old).render_as_string(hide_password=False)
     try:
-        return revisions.current_revision(address)
+        revisions.current_revision(address)
     except Unavailable as error:
         raise InstallationError(f"the old database {old} cannot be opened by the owner of the new one") from error
+    with closing(Database.open(address, pool_size=1)) as database, database.read() as session:
+        yield session, database.now(session)
+
+
+def _sqlite_file(old: str) -> Path:
+    file = Path(old).expanduser().absolute()
+    if not file.is_file():
+        raise InstallationError(f"{file} is no file; name the file of the old database")
+    with file.open("rb") as reader:
+        if reader.read(len(_SQLITE)) != _SQLITE:
+            raise InstallationError(f"{file} is no SQLite database; name the file of the old database")
+    return file
 
 
 def _require_movable(old: str, revision: str | None) -> None:
     if revision in revisions.MOVED:
         return
-    if revision is not None and revision >= revisions.FIRST:
+    if revision is None:
+        raise InstallationError(f"{old} has no revision, so no version of this program made it")
+    if revision >= revisions.FIRST:
         raise InstallationError(f"{old} is at revision {revision}, which needs no move; run: grovekeeper db upgrade")
-    raise InstallationError(f"{old} is at revision {revision or 'none'}. {revisions.HOW_TO_MOVE}")
+    raise InstallationError(f"{old} is at revision {revision}. {revisions.TAKEN}")
 
 
 def _verified(settings: Settings, session: Session) -> Sequence[str]:

@@ -138,7 +138,10 @@ class _NotEmpty(InstallationError):
     """The database has tables: of another installation, or of a restore that committed before it was killed."""
 
     def __init__(self) -> None:
-        super().__init__("the database is not empty; a backup is restored into an empty database")
+        super().__init__(
+            "the database is not empty, as after a start without the backup; a backup is restored into an empty "
+            "database: move this one away, or make another"
+        )
 
 
 def _transaction(settings: Settings) -> AbstractContextManager[Connection]:

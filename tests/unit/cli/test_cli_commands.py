@@ -176,6 +176,7 @@ COMMANDS: list[tuple[list[str], list[str]]] = [
     (["audit", "export", "new.jsonl"], ["wrote new.jsonl", "next: grovekeeper verify new.jsonl"]),
     (["ledger", "signer", "new.pem"], ["wrote new.pem", "next: grovekeeper ledger checkpoint"]),
     (["ledger", "export", "census", "new.jsonl"], ["wrote new.jsonl (3 bytes)", "next: grovekeeper verify new.jsonl"]),
+    (["ledger", "export", "census", "new.csv"], ["wrote new.csv (3 bytes)"]),
     (
         ["datasets", "erase-unit", "census", "ann", "--yes"],
         ["erased 3 rows from census; what was spent stays", "note: 2 stored units differ from this one"],
@@ -204,6 +205,12 @@ COMMANDS: list[tuple[list[str], list[str]]] = [
         ["whsec_" + "t" * 44, "shown once", "the earlier secret signs until 2027, too"],
     ),
 ]
+
+
+@pytest.mark.parametrize(("name", "asked"), [("new.csv", "csv"), ("new.CSV", "csv"), ("new.txt", None)])
+def test_the_ending_of_an_export_is_its_format(service: Any, run: Run, name: str, asked: str | None) -> None:
+    assert run("ledger", "export", "census", name).exit_code == 0
+    assert service.requests[-1].url.params.get("format") == asked
 
 
 @pytest.mark.parametrize(("typed", "shown"), COMMANDS)
