@@ -1,8 +1,9 @@
 """Grows a planned forest on PRIVATE rows. Only the child process of a job imports this module."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, Protocol, TypeVar
+from typing import Protocol, TypeAlias, TypeVar
 
 from app.forests import catalogue
 from app.forests.algorithms.bms_rf import grow as bms_rf
@@ -10,6 +11,7 @@ from app.forests.algorithms.literature import grow as literature
 from app.forests.algorithms.nbrt import grow as nbrt
 from app.forests.algorithms.rpf import grow as rpf
 from app.forests.bins import quantile_bins
+from app.forests.contract.algorithm import Algorithm, TwoDatasetAlgorithm
 from app.forests.contract.plan import Forest, Plan
 from app.forests.data.coded_rows import CodeRequest, TrainingRows
 from app.forests.data.encoding import Encoding
@@ -53,35 +55,79 @@ class GrowFromBoth(Protocol):
         """Grows and releases the forest; one call is one release of each dataset."""
 
 
-TREES: Mapping[str, GrowTree] = MappingProxyType(
-    {
-        "mrf": literature.grow_multinomial_tree,
-        "rdt-mv": literature.grow_random_tree,
-        "rdt-ta": literature.grow_random_tree,
-        "rdt-pa": literature.grow_random_tree,
-        "rdt-jagannathan": literature.grow_random_tree,
-        "srt": literature.grow_labelled_random_tree,
-        "maxtree": literature.grow_maximal_vote_tree,
-        "spe": literature.grow_median_tree,
-    }
-)
-"""Growth of one tree for algorithms whose trees are independent, by slug."""
+@dataclass(frozen=True)
+class TreesOnCodes:
+    """Growth of independent trees, which count the codes of the rows of one dataset."""
 
-FORESTS: Mapping[str, GrowForest[Any]] = MappingProxyType(
-    {
-        "rpf": rpf.grow_forest,
-        "nbrt": nbrt.grow_forest,
-        "bms-rf": bms_rf.grow_forest,
-        "sspe-2": literature.grow_label_trees,
-        "pte": literature.grow_transductive_ensemble,
-    }
-)
-"""Growth of a whole forest, by slug of the algorithm. Whether it takes values or codes says ``reads_values`` of the
-algorithm, which the service reads, too.
+    grow: GrowTree
+
+
+@dataclass(frozen=True)
+class ForestOnCodes:
+    """Growth of a whole forest, which counts the codes of the rows of one dataset."""
+
+    grow: GrowForest[TrainingRows]
+
+
+@dataclass(frozen=True)
+class ForestOnValues:
+    """Growth of a whole forest, which computes with the values of the rows of one dataset."""
+
+    grow: GrowForest[SanitisedRows]
+
+
+@dataclass(frozen=True)
+class ForestOnBoth:
+    """Growth of a whole forest, which counts the codes of the rows of two datasets."""
+
+    grow: GrowFromBoth
+
+
+Growth: TypeAlias = TreesOnCodes | ForestOnCodes | ForestOnValues | ForestOnBoth
+"""A growth function by the rows that it takes. These are the types of its arguments, so mypy refuses a function that
+reads values, or two datasets, in another class.
 """
 
-FROM_BOTH: Mapping[str, GrowFromBoth] = MappingProxyType({"sspe-1": literature.grow_from_both})
-"""Growth on two datasets, by slug of the algorithm."""
+
+def require_rows_as_stated(growth: Mapping[str, Growth], algorithms: Mapping[str, Algorithm]) -> None:
+    """Checks that each growth takes the rows that its algorithm states, which the service reads without growth.
+
+    A job whose growth takes other rows than the service chose would break after its charge.
+
+    Raises:
+        ValueError: an algorithm has no growth, a growth has no algorithm, or their statements differ.
+    """
+    if growth.keys() != algorithms.keys():
+        raise ValueError("each algorithm needs one growth, and each growth one algorithm")
+    for slug, algorithm in algorithms.items():
+        if isinstance(growth[slug], ForestOnValues) is not algorithm.reads_values:
+            raise ValueError(f"reads_values of {slug} is not what its growth takes")
+        if isinstance(growth[slug], ForestOnBoth) is not isinstance(algorithm, TwoDatasetAlgorithm):
+            raise ValueError(f"the number of datasets of {slug} is not what its growth takes")
+
+
+GROWTH: Mapping[str, Growth] = MappingProxyType(
+    {
+        "mrf": TreesOnCodes(literature.grow_multinomial_tree),
+        "rdt-mv": TreesOnCodes(literature.grow_random_tree),
+        "rdt-ta": TreesOnCodes(literature.grow_random_tree),
+        "rdt-pa": TreesOnCodes(literature.grow_random_tree),
+        "rdt-jagannathan": TreesOnCodes(literature.grow_random_tree),
+        "srt": TreesOnCodes(literature.grow_labelled_random_tree),
+        "maxtree": TreesOnCodes(literature.grow_maximal_vote_tree),
+        "spe": TreesOnCodes(literature.grow_median_tree),
+        "rpf": ForestOnCodes(rpf.grow_forest),
+        "nbrt": ForestOnCodes(nbrt.grow_forest),
+        "bms-rf": ForestOnValues(bms_rf.grow_forest),
+        "sspe-2": ForestOnValues(literature.grow_label_trees),
+        "pte": ForestOnValues(literature.grow_transductive_ensemble),
+        "sspe-1": ForestOnBoth(literature.grow_from_both),
+    }
+)
+"""Growth by slug of the algorithm."""
+
+# The child of a job loads this module before the job is charged, so a wrong statement costs no budget.
+require_rows_as_stated(GROWTH, catalogue.BY_SLUG)
 
 
 def code_request(plan: Plan, schema: Schema) -> CodeRequest | None:
@@ -145,15 +191,19 @@ def _grown(
     on_tree_done: Callable[[], None],
     unlabelled: TrainingRows | None,
 ) -> Forest:
-    """Grows the forest of a plan by the table of its algorithm; see :func:`grow`."""
-    if plan.algorithm in FROM_BOTH:
-        if unlabelled is None:
-            raise ValueError("the rows of the second dataset are missing")
-        grow_from_both = FROM_BOTH[plan.algorithm]
-        return grow_from_both(plan, schema, rows, unlabelled, randomness, on_tree_done=on_tree_done)
-    if catalogue.algorithm(plan.algorithm).reads_values and not isinstance(rows, SanitisedRows):
-        raise ValueError("the values of the rows are missing")
-    if plan.algorithm in FORESTS:
-        return FORESTS[plan.algorithm](plan, schema, rows, randomness, on_tree_done=on_tree_done)
-    grow_tree = TREES[plan.algorithm]
-    return grow_trees(grow_tree, plan, schema=schema, rows=rows, randomness=randomness, on_tree_done=on_tree_done)
+    """Grows the forest of a plan by the table of growth; see :func:`grow`."""
+    match GROWTH[plan.algorithm]:
+        case TreesOnCodes(grow_tree):
+            return grow_trees(
+                grow_tree, plan, schema=schema, rows=rows, randomness=randomness, on_tree_done=on_tree_done
+            )
+        case ForestOnCodes(grow_forest):
+            return grow_forest(plan, schema, rows, randomness, on_tree_done=on_tree_done)
+        case ForestOnValues(grow_forest_on_values):
+            if not isinstance(rows, SanitisedRows):
+                raise ValueError("the values of the rows are missing")
+            return grow_forest_on_values(plan, schema, rows, randomness, on_tree_done=on_tree_done)
+        case ForestOnBoth(grow_from_both):
+            if unlabelled is None:
+                raise ValueError("the rows of the second dataset are missing")
+            return grow_from_both(plan, schema, rows, unlabelled, randomness, on_tree_done=on_tree_done)

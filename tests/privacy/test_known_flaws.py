@@ -19,6 +19,7 @@ from app.forests.algorithms.literature.price import AveragedTrees
 from app.forests.contract.plan import Plan
 from app.forests.data.sanitiser import SanitisedRows
 from app.forests.data.schema import Schema
+from app.forests.forest_release import TreesOnCodes
 from app.forests.trees import tree_growth, tree_histograms, tree_price
 from app.forests.trees.tree_growth import GrowTree, Tree
 from app.forests.trees.tree_histograms import LocalHistograms
@@ -40,8 +41,8 @@ from tests.privacy.universe import (
 
 
 def train_with(monkeypatch: pytest.MonkeyPatch, slug: str, mutant: GrowTree) -> None:
-    assert slug in growth.TREES
-    monkeypatch.setattr(growth, "TREES", {**growth.TREES, slug: mutant})
+    assert isinstance(growth.GROWTH[slug], TreesOnCodes)
+    monkeypatch.setattr(growth, "GROWTH", {**growth.GROWTH, slug: TreesOnCodes(mutant)})
 
 
 def stops_on_an_exact_count(event, parameters, *, encoding, rows, randomness) -> Tree:

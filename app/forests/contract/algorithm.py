@@ -271,7 +271,8 @@ class Algorithm(Described, ABC):
     Attributes:
         reuses_profiles: whether a plan may use the bins (and ``nbrt`` the class counts) of a released profile.
         reads_values: whether growth computes with the values of rows. Then one process reads all rows; other growth
-            counts codes, also on several machines.
+            counts codes, also on several machines. The process of a job does not start where growth takes other rows
+            (see ``require_rows_as_stated``).
     """
 
     reuses_profiles: bool = True

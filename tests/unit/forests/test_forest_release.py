@@ -1,10 +1,14 @@
 """Growth: one mechanism call per tree, public shapes, and structures that do not depend on rows."""
 
+import runpy
+from copy import copy
 from fractions import Fraction
 
 import numpy as np
 import pytest
 
+from app.forests import catalogue, forest_release
+from app.forests.algorithms.literature.price import MedianTrees, SemiSupervisedTrees
 from app.forests.catalogue import PlanRequest, plan
 from app.forests.contract.plan import Forest
 from app.forests.data.coded_rows import CodedPart
@@ -159,3 +163,45 @@ def test_structure_draws_features_and_then_splits_evenly() -> None:
     # Three features; the last one (an integer of six values in four bins) has three thresholds.
     assert counting.asked == [3, 3]
     assert (feature[0], threshold[0], equals[0]) == (2, 2, False)
+
+
+def load_growth() -> None:
+    """Loads the module of growth once more, as the child of a job does before the job is charged."""
+    runpy.run_path(forest_release.__file__)
+
+
+@pytest.mark.parametrize("slug", sorted(catalogue.BY_SLUG))
+def test_growth_does_not_load_where_an_algorithm_states_other_rows(slug: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    load_growth()
+    wrong = copy(catalogue.BY_SLUG[slug])
+    wrong.reads_values = not wrong.reads_values
+    monkeypatch.setattr(catalogue, "BY_SLUG", {**catalogue.BY_SLUG, slug: wrong})
+
+    with pytest.raises(ValueError, match=f"reads_values of {slug} is not what its growth takes"):
+        load_growth()
+
+
+@pytest.mark.parametrize(("slug", "wrong"), [("sspe-1", MedianTrees()), ("spe", SemiSupervisedTrees())])
+def test_growth_does_not_load_where_an_algorithm_states_other_datasets(
+    slug: str, wrong: MedianTrees, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(catalogue, "BY_SLUG", {**catalogue.BY_SLUG, slug: wrong})
+
+    with pytest.raises(ValueError, match=f"the number of datasets of {slug} is not what its growth takes"):
+        load_growth()
+
+
+def test_growth_does_not_load_where_a_growth_has_no_algorithm(monkeypatch: pytest.MonkeyPatch) -> None:
+    others = dict(catalogue.BY_SLUG)
+    del others["rpf"]
+    monkeypatch.setattr(catalogue, "BY_SLUG", others)
+
+    with pytest.raises(ValueError, match="each growth one algorithm"):
+        load_growth()
+
+
+def test_growth_does_not_load_where_an_algorithm_has_no_growth(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(catalogue, "BY_SLUG", {**catalogue.BY_SLUG, "toy": MedianTrees()})
+
+    with pytest.raises(ValueError, match="each algorithm needs one growth"):
+        load_growth()

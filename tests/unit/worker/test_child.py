@@ -87,3 +87,22 @@ def test_what_libraries_write_while_a_task_is_read_or_run_is_discarded(end: str,
         ran.stdin.flush()
         said, logged = ran.stdout.read(), ran.stderr.read()  # the input stays open: the child ends when it closes
     assert (ran.returncode, said, logged) == (code, b"...", b"")
+
+
+_OTHER_ROWS = """
+import os
+from app.forests.algorithms.bms_rf.price import StackedForest
+from app.worker import child
+
+StackedForest.reads_values = False
+child.main(os.getppid())
+"""
+
+
+def test_a_child_whose_growth_takes_other_rows_than_the_service_reads_takes_no_job() -> None:
+    """The job waits uncharged: growth on values would break on the codes that it gets."""
+    command, root = [sys.executable, "-c", _OTHER_ROWS], Path(__file__).parents[3]
+    ran = subprocess.run(command, cwd=root, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+    assert (ran.returncode, ran.stdout) == (1, "")
+    assert "the code of jobs cannot be loaded" in ran.stderr
+    assert "require_rows_as_stated" in ran.stderr
