@@ -14,6 +14,7 @@ import typer
 
 from app.cli import problems
 from app.cli.problems import ExitCode, of_problem
+from app.core.amounts import SYMBOLS
 from app.wire import odds_words
 from grovekeeper_client.errors import column_in_words
 
@@ -21,7 +22,6 @@ _BAR_CELLS = 24
 _INSISTING = {"cells-unread": "--accept-unknown", "upload-empty": "--accept-empty", "upload-repeated": "--again"}
 """Options of commands that upload, by the problem that they accept."""
 
-_SYMBOLS = {"epsilon": "ε", "rho": "ρ", "mu_squared": "μ²"}
 GIVEN_EARLIER = "Given everything that was released before,"
 """The condition of the odds of a single job."""
 
@@ -82,7 +82,7 @@ class Output:
         """
         if "adds" in guarantee:
             added = guarantee["adds"]
-            symbol = _SYMBOLS.get(added["unit"], added["unit"])
+            symbol = SYMBOLS.get(added["unit"], added["unit"])
             self.say(f"adds, given all earlier releases: {_by_change(added, lambda loss: f'{loss} {symbol}')}")
             self.odds(added.get("odds", {}), condition=GIVEN_EARLIER)
         if "text" not in guarantee:
@@ -125,7 +125,7 @@ class Output:
 
 def amount(account: Mapping[str, Any], name: str = "amount") -> str:
     """An amount with the symbol of its unit: ``0.7 ε``."""
-    return f"{account[name]} {_SYMBOLS.get(account['unit'], account['unit'])}"
+    return f"{account[name]} {SYMBOLS.get(account['unit'], account['unit'])}"
 
 
 def _by_change(losses: Mapping[str, Any], in_words: Callable[[Any], str]) -> str:

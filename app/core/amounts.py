@@ -6,13 +6,17 @@ accepts "1e-9999999". Answers state an amount as its shortest exact text.
 """
 
 import re
+from collections.abc import Mapping
 from decimal import Decimal
 from fractions import Fraction
+from types import MappingProxyType
 
 from app.core import limits
 
 _GRAMMAR = re.compile(r"[0-9]{1,12}(\.[0-9]{1,18})?([eE][+-]?[0-9]{1,2})?", re.ASCII)
 
+SYMBOLS: Mapping[str, str] = MappingProxyType({"epsilon": "ε", "rho": "ρ", "mu_squared": "μ²", "delta": "δ"})
+"""The units of amounts in sentences, by their names in answers."""
 
 AS_TEXT = f"at most {limits.MAX_JSON_NUMBER_DIGITS} digits as a JSON number; send more digits as text"
 """What a JSON number of too many digits should be."""

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
 from app.core import limits
+from app.core.amounts import SYMBOLS
 from app.core.kept import kept_property
 
 
@@ -265,9 +266,6 @@ class TooManyRequests(GrovekeeperError):
     sentence = "too many {what}"
 
 
-_SYMBOLS = {"epsilon": "ε", "rho": "ρ", "mu_squared": "μ²", "delta": "δ"}
-
-
 @dataclass(eq=False)
 class _DoesNotFit(GrovekeeperError):
     """A request costs more than fits. Amounts are exact decimal strings in the account's unit.
@@ -314,7 +312,7 @@ class BudgetExceeded(_DoesNotFit):
         if self.tightest_cell:
             cell = ", ".join(f"{name}={value}" for name, value in self.tightest_cell.items())
             where = f"cell {cell} of {where}"
-        symbol = _SYMBOLS[self.unit]
+        symbol = SYMBOLS[self.unit]
         return f"{self.requested} {symbol} requested, {self.remaining} {symbol} left for {where}"
 
 
@@ -325,14 +323,14 @@ class QuotaExceeded(_DoesNotFit):
     """
 
     def __str__(self) -> str:
-        return f"{self.requested} {_SYMBOLS[self.unit]} requested, the rules of dataset {self.dataset_name} admit less"
+        return f"{self.requested} {SYMBOLS[self.unit]} requested, the rules of dataset {self.dataset_name} admit less"
 
 
 class NeedsApproval(QuotaExceeded):
     """The charge is above what needs an approval, and a charge at once cannot wait."""
 
     def __str__(self) -> str:
-        symbol = _SYMBOLS[self.unit]
+        symbol = SYMBOLS[self.unit]
         return (
             f"{self.requested} {symbol} on dataset {self.dataset_name} needs an approval, and a charge for an external "
             "mechanism cannot wait; an owner can raise approval_above"

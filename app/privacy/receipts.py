@@ -37,11 +37,15 @@ class _AccountWords:
     accountant: Accountant
     adjacency: Adjacency
 
+    @property
+    def symbol(self) -> str:
+        return amounts.SYMBOLS[self.accountant.UNIT]
+
     def loss(self, event: Event) -> Fraction:
         return self.accountant.loss(event, adjacency=self.adjacency)
 
     def total(self, event: Event) -> str:
-        name, symbol, figure = self.accountant.NAME, self.accountant.SYMBOL, _figure(self.loss(event))
+        name, symbol, figure = self.accountant.NAME, self.symbol, _figure(self.loss(event))
         is_label = self.adjacency is Adjacency.LABEL
         if name == "pure":
             change = "changing one label" if is_label else "adding or removing one row"
@@ -60,7 +64,7 @@ class _AccountWords:
 
     def together(self, event: Event, rows: int) -> str:
         total = _figure(self.accountant.group(rows) * self.loss(event))
-        return _SEVERAL_ROWS.format(rows=rows, symbol=self.accountant.SYMBOL, total=total)
+        return _SEVERAL_ROWS.format(rows=rows, symbol=self.symbol, total=total)
 
 
 def in_words(event: Event, *, accountant: str, adjacency: Adjacency, max_rows: int = 1) -> str:
@@ -83,7 +87,7 @@ def in_words(event: Event, *, accountant: str, adjacency: Adjacency, max_rows: i
 
 
 def _lines(part: Part, words: _AccountWords, *, depth: int) -> list[str]:
-    margin, cost = _INDENT * depth, f"{words.accountant.SYMBOL} {_figure(words.loss(part.event))}"
+    margin, cost = _INDENT * depth, f"{words.symbol} {_figure(words.loss(part.event))}"
     match part.event:
         case Sequential(parts):
             head = f"{margin}{_repeated(part.times)}one after another, so that losses add up ({cost}):"

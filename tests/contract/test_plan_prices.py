@@ -4,6 +4,7 @@ from fractions import Fraction
 
 import pytest
 
+from app.core.amounts import SYMBOLS
 from app.core.errors import AccountantMismatch, AdjacencyMismatch
 from app.forests import catalogue
 from app.forests.catalogue import plan
@@ -74,7 +75,7 @@ def test_event_is_covered_by_the_price_and_uses_most_of_it(
     assert catalogue.read_plan(job_plan.to_json()) == job_plan
     assert any("A changed label is both" in warning for warning in job_plan.warnings) is (adjacency is not native(slug))
     receipt = receipts.in_words(job_plan.event, accountant=accountant, adjacency=job_plan.terms.adjacency)
-    assert unit.SYMBOL in receipt.splitlines()[-1]
+    assert SYMBOLS[unit.UNIT] in receipt.splitlines()[-1]
 
 
 @each_algorithm
@@ -99,7 +100,7 @@ def test_price_is_that_of_a_whole_unit(slug: str, accountant: str, adjacency: Ad
         read_priced({**job_plan.to_json(), "max_rows": max_rows + 1}, SCHEMA)
     words = receipts.in_words(job_plan.event, accountant=accountant, adjacency=adjacency, max_rows=max_rows)
     reported = words.splitlines()[-1]
-    assert reported.startswith(f"For all of the at most {max_rows} rows of one unit together: {unit.SYMBOL} ")
+    assert reported.startswith(f"For all of the at most {max_rows} rows of one unit together: {SYMBOLS[unit.UNIT]} ")
 
 
 @each_algorithm

@@ -8,6 +8,7 @@ from markupsafe import Markup
 
 from app.api.addresses import base
 from app.api.pages import words
+from app.core.amounts import SYMBOLS
 from app.services.ledger.spend_history import Spend
 from app.wire.spending import AccuracyOut, MajorityOut, RecoveredOut
 
@@ -60,7 +61,7 @@ def spend(spent: Spend, balance: Mapping[str, Any]) -> Markup | None:
     steps = [charge for charge in spent.charges if charge.covers]
     if not steps:
         return None
-    symbol, highest = words.SYMBOLS[balance["unit"]], Decimal(steps[-1].total)
+    symbol, highest = SYMBOLS[balance["unit"]], Decimal(steps[-1].total)
     whole = max(Decimal(balance["cap"]), highest)  # the height says which part of the cap is spent
     width = Decimal(_WIDTH) / max(len(steps), 6)
     columns = [

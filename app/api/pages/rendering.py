@@ -18,6 +18,7 @@ from app.api.addresses import base
 from app.api.authentication import SIGN_IN
 from app.api.pages import pictures, words
 from app.core import errors
+from app.core.amounts import SYMBOLS
 from app.core.errors import GrovekeeperError, NotFound, RoleMissing
 from app.services.installation import Installation
 from app.wire import odds_words
@@ -115,7 +116,7 @@ def _environment() -> Environment:
     }
     environment.filters |= {"percent": odds_words.percent, "minute": _minute}
     environment.globals |= {
-        "base": base, "symbols": words.SYMBOLS, "odds_sentence": odds_words.sentence, "unit_of": words.unit_of,
+        "base": base, "symbols": SYMBOLS, "odds_sentence": odds_words.sentence, "unit_of": words.unit_of,
         "budget_bar": pictures.budget_bar, "odds_scale": pictures.odds_scale, "share_class": pictures.share_class,
         "recovered_shares": pictures.recovered_shares, "limit_in_words": limit_in_words,
     }  # fmt: skip

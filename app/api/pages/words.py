@@ -15,7 +15,6 @@ from app.core import limits
 from app.ledger import control
 from app.wire.ledger import ActKind, ActOut
 
-SYMBOLS: Mapping[str, str] = {"epsilon": "ε", "rho": "ρ", "mu_squared": "μ²", "delta": "δ"}
 _DIGITS = 4
 
 

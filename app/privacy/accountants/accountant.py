@@ -57,10 +57,6 @@ class Accountant(Protocol):
         """The unit: ``epsilon``, ``rho`` or ``mu_squared``."""
 
     @property
-    def SYMBOL(self) -> str:  # noqa: N802
-        """The unit in sentences: ε, ρ or μ²."""
-
-    @property
     def PLACES(self) -> int:  # noqa: N802
         """Decimal places of an amount."""
 

@@ -37,7 +37,6 @@ if TYPE_CHECKING:  # imported at the first computation
 
 NAME = "gdp"
 UNIT = "mu_squared"
-SYMBOL = "μ²"
 PLACES = 12
 TAKES_DELTA = True
 

@@ -7,7 +7,6 @@ from app.privacy.events import Adjacency, Event
 
 NAME = "pure"
 UNIT = "epsilon"
-SYMBOL = "ε"
 PLACES = EPSILON_PLACES
 TAKES_DELTA = False
 

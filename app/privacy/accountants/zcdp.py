@@ -38,7 +38,6 @@ if TYPE_CHECKING:  # imported at the first computation
 
 NAME = "zcdp"
 UNIT = "rho"
-SYMBOL = "ρ"
 PLACES = 12
 TAKES_DELTA = True
 

@@ -21,6 +21,7 @@ import yaml
 
 from app.access.grants import SEE_LEDGER, Principal, Role
 from app.core import limits
+from app.core.amounts import SYMBOLS
 from app.core.errors import InvalidRequest
 from app.core.processes import scrubbed_environment
 from app.datasets import catalog
@@ -175,7 +176,6 @@ def _run(export: int, checkpoint: int, key: int) -> dict[str, Any] | None:
 
 
 _VARIANTS = {pure.NAME: "Pure DP", zcdp.NAME: "Zero-concentrated DP", gdp.NAME: "Approximate DP"}
-_SYMBOLS = {pure.NAME: "ε", zcdp.NAME: "ρ", gdp.NAME: "μ²"}
 _REPLACEMENT = "Where one replaces another: ε = {epsilon}, δ = {delta}. "
 
 
@@ -237,7 +237,7 @@ def _words(account: Account, balance: AccountBalance) -> dict[str, Any]:
     return balance.model_dump(include={"unit", "cap", "charged", "reserved", "remaining"}) | {
         "slug": re.sub(r"[^a-z0-9]+", "-", account.name.lower()).strip("-"),
         "variant": "Custom" if protects_labels else _VARIANTS[balance.accountant],
-        "symbol": _SYMBOLS[balance.accountant],
+        "symbol": SYMBOLS[balance.unit],
         "domain": domain,
         "public": public,
         "privacy_unit": unit,

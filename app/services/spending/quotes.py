@@ -253,7 +253,7 @@ def _nearest_table(comparison: Comparison, epsilon: float) -> str:
 
 
 def _converted(part: AskedPart, epsilon: float) -> str:
-    symbol = accountants.by_name(part.terms.accountant).SYMBOL
+    symbol = amounts.SYMBOLS[accountants.by_name(part.terms.accountant).UNIT]
     return f"Measured at δ = 1e-6, where the same {symbol} is ε = {_text(epsilon)}."
 
 
