@@ -21,6 +21,7 @@ from app.ledger import chain, kept_states, populations, statements, tables
 from app.ledger.state import facts_of
 from app.ledger.tables import AccountRow, Entry, EntryKind, EntryRow
 from app.privacy import accountants
+from app.privacy.accountants import Amount
 from app.privacy.partitions import Partitions
 from app.privacy.scope import WHOLE
 
@@ -130,7 +131,7 @@ def continue_account(
         "dataset": erased.id,
         "sequence": erased.last_sequence,
         "hash": erased.last_hash,
-        "highest_cap": accountants.amount_text(erased.accountant, before.highest_cap),
+        "highest_cap": Amount(erased.accountant, before.highest_cap).text,
     }
     if set_aside := accountants.delta_steps(erased.delta_set_aside):
         continued["delta"] = accountants.delta_text(min(before.tightest_delta(WHOLE).charged, set_aside))

@@ -29,8 +29,7 @@ from app.ledger.admission import MemberTotal, Population
 from app.ledger.chain import NewEntry
 from app.ledger.state import State, facts_of
 from app.ledger.tables import AccountRow, Entry, EntryKind, MemberRow, PopulationRow
-from app.privacy import accountants
-from app.privacy.accountants import pure
+from app.privacy.accountants import Amount, pure
 
 
 @dataclass(frozen=True)
@@ -222,7 +221,7 @@ def _as_it_joins(account: AccountRow, highest_cap: int) -> dict[str, object]:
         "hash": account.last_hash,
         "adjacency": account.adjacency,
         "unit_column": _unit_column(account),
-        "highest_cap": accountants.amount_text(account.accountant, highest_cap),
+        "highest_cap": Amount(account.accountant, highest_cap).text,
     }
 
 

@@ -41,10 +41,9 @@ from app.ledger.admission import Admitted, AskedAmount, Budgets, Population, Ref
 from app.ledger.chain import NewEntry
 from app.ledger.rules import Allowance, RulesInForce, rules_of
 from app.ledger.state import CellDelta, State, mismatch
-from app.ledger.statements import Limit
 from app.ledger.tables import AccountRow, Entry, EntryKind, EntryRow, MemberRow, ReservationRow, RulesRow
 from app.privacy import accountants
-from app.privacy.accountants import amount_text, zcdp
+from app.privacy.accountants import Amount, zcdp
 from app.privacy.scope import Scope
 
 
@@ -239,14 +238,7 @@ def _require_rules(
         ruled = rules.room_beside(allowances, parts, position)
         if ruled is not None and part.amount > ruled:
             fits = min(ruled, admission.rooms(budgets, parts)[position].amount)
-            raise QuotaExceeded(
-                dataset=row.id,
-                dataset_name=row.name,
-                accountant=row.accountant,
-                unit=accountants.by_name(row.accountant).UNIT,
-                requested=amount_text(row.accountant, part.amount),
-                what_fits=_largest_epsilon(row, part, fits),
-            )
+            raise QuotaExceeded(**_refused(row, part, fits))
 
 
 def _require_small_state(row: AccountRow, state: State, scopes: Sequence[Scope], actor: str) -> None:
@@ -264,11 +256,19 @@ def _require_small_state(row: AccountRow, state: State, scopes: Sequence[Scope],
         raise TooManyCells(row.id, row.name, limits.MAX_LISTED_CELLS)
 
 
-def _largest_epsilon(row: AccountRow, part: NewReservation, steps: int) -> Callable[[], str]:
-    """Computes the largest ε of a part that costs no more than some steps."""
-    delta = part.delta if part.delta is not None else Limit.of(row, 0).split.converted_at
+def _refused(row: AccountRow, part: NewReservation, fits: int) -> dict[str, Any]:
+    """What every refusal of a part says, of which only some steps would fit."""
+    requested = Amount(row.accountant, part.amount)
+    delta = part.delta if part.delta is not None else row.split_delta.converted_at
     largest_within = part.largest_within or partial(accountants.largest_that_fits, row.accountant, delta=delta)
-    return lambda: amounts.to_text(largest_within(steps))
+    return {
+        "dataset": row.id,
+        "dataset_name": row.name,
+        "accountant": row.accountant,
+        "unit": requested.unit,
+        "requested": requested.text,
+        "what_fits": lambda: amounts.to_text(largest_within(fits)),
+    }
 
 
 def _budget_exceeded(
@@ -288,25 +288,24 @@ def _budget_exceeded(
         cap: of the account.
         population: of the account, without the job, with what its members have reserved.
     """
-    accountant, tightest = accountants.by_name(row.accountant), refused.room.tightest
+    tightest = refused.room.tightest
     charged, reserved = tightest.charged, tightest.reserved
     refusing, with_job = None, refused.room.population
     if refused.room.limited_by == "population" and population is not None and with_job is not None:
         # What an earlier part of the job itself takes from the population is reserved by the job, not charged.
         refusing, cap, charged = population, population.cap, population.charged
         reserved = with_job.together - charged
+
+    def text(steps: int) -> str:
+        return Amount(row.accountant, steps).text
+
     return BudgetExceeded(
-        dataset=row.id,
-        dataset_name=row.name,
-        accountant=row.accountant,
-        unit=accountant.UNIT,
-        cap=amount_text(row.accountant, cap),
-        charged=amount_text(row.accountant, charged),
-        reserved=amount_text(row.accountant, reserved),
-        remaining=amount_text(row.accountant, max(cap - charged - reserved, 0)),
-        requested=amount_text(row.accountant, part.amount),
+        **_refused(row, part, refused.fits),
+        cap=text(cap),
+        charged=text(charged),
+        reserved=text(reserved),
+        remaining=text(max(cap - charged - reserved, 0)),
         tightest_cell=dict(tightest.cell) if refusing is None else {},
-        what_fits=_largest_epsilon(row, part, refused.fits),
         population=None if refusing is None else refusing.name,
         exact=tightest.is_exact if refusing is None else refusing.is_exact,
     )
@@ -314,14 +313,7 @@ def _budget_exceeded(
 
 def _needs_approval(row: AccountRow, part: NewReservation, excess: int) -> NeedsApproval:
     """Refuses a reservation that needs an approval, by its excess, and cannot wait for one."""
-    return NeedsApproval(
-        dataset=row.id,
-        dataset_name=row.name,
-        accountant=row.accountant,
-        unit=accountants.by_name(row.accountant).UNIT,
-        requested=amount_text(row.accountant, part.amount),
-        what_fits=_largest_epsilon(row, part, part.amount - excess),
-    )
+    return NeedsApproval(**_refused(row, part, part.amount - excess))
 
 
 def charge(session: Session, reservation_id: str, *, actor: str) -> None:

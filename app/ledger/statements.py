@@ -14,7 +14,7 @@ from app.ledger.admission import AskedAmount, Budgets, CellBalance, Population, 
 from app.ledger.state import CellDelta, State, facts_of
 from app.ledger.tables import AccountRow, Entry, EntryKind, EntryRow
 from app.privacy import accountants
-from app.privacy.accountants import SplitDelta, amount_text, pure
+from app.privacy.accountants import WITHOUT_DELTA, Amount, SplitDelta, pure
 from app.privacy.scope import WHOLE, JointCell, Scope
 from app.wire.limit_words import LimitedBy
 
@@ -48,26 +48,12 @@ class Limit:
     """A cap that a guarantee states.
 
     Attributes:
-        amount: whole steps of the accountant's unit.
-        delta: the whole δ, on accounts that have one.
-        delta_set_aside: the part of ``delta`` for external (ε, δ)-mechanisms.
+        amount: the cap.
+        delta: of the account, with the part for external (ε, δ)-mechanisms.
     """
 
-    accountant: str
-    amount: int
-    delta: Fraction | None
-    delta_set_aside: Fraction = Fraction(0)
-
-    @classmethod
-    def of(cls, row: AccountRow, amount: int) -> "Limit":
-        """A cap of an account."""
-        delta = None if row.delta is None else Fraction(row.delta)
-        return cls(row.accountant, amount, delta, Fraction(row.delta_set_aside or 0))
-
-    @property
-    def split(self) -> SplitDelta:
-        """δ and the part that is set aside."""
-        return SplitDelta(self.delta, self.delta_set_aside)
+    amount: Amount
+    delta: SplitDelta
 
 
 @dataclass(frozen=True)
@@ -129,7 +115,7 @@ class Balance:
 
     def text(self, amount: int) -> str:
         """An amount of this account as exact decimal text."""
-        return amount_text(self.accountant, amount)
+        return Amount(self.accountant, amount).text
 
     @property
     def shown(self) -> dict[str, str]:
@@ -217,13 +203,15 @@ def highest_cap(session: Session, account_id: str) -> Limit:
     (docs/proofs/caps.md).
     """
     row = tables.account(session, account_id)
-    return Limit.of(row, kept_states.state_of(session, row).highest_cap)
+    return Limit(Amount(row.accountant, kept_states.state_of(session, row).highest_cap), row.split_delta)
 
 
 def highest_caps(session: Session, account_ids: Sequence[str]) -> dict[str, Limit]:
     """The highest caps of several accounts, by id; see :func:`highest_cap`."""
-    rows = tables.accounts(session, account_ids)
-    return {row.id: Limit.of(row, kept_states.state_of(session, row).highest_cap) for row in rows}
+    return {
+        row.id: Limit(Amount(row.accountant, kept_states.state_of(session, row).highest_cap), row.split_delta)
+        for row in tables.accounts(session, account_ids)
+    }
 
 
 def detail(session: Session, account_id: str, scope: Scope | None = None, *, only: str | None = None) -> Detail:
@@ -249,9 +237,9 @@ def printable_at(highest: Limit, *, cap: int, load: int) -> Limit:
         cap: in force now.
         load: of the tightest joint cell of the whole account.
     """
-    if highest.accountant != pure.NAME or cap == CLOSED:
+    if highest.amount.accountant != pure.NAME or cap == CLOSED:
         return highest
-    return Limit(pure.NAME, max(cap, load), None)
+    return Limit(Amount(pure.NAME, max(cap, load)), WITHOUT_DELTA)
 
 
 def printable(session: Session, account_id: str) -> Limit:
@@ -266,7 +254,8 @@ def printable_of_each(session: Session, account_ids: Sequence[str]) -> dict[str,
     for row in rows.values():
         now = kept_states.state_of(session, row)
         load = now.budget.whole.load if row.accountant == pure.NAME else 0
-        limits[row.id] = printable_at(Limit.of(row, now.highest_cap), cap=now.cap, load=load)
+        highest = Limit(Amount(row.accountant, now.highest_cap), row.split_delta)
+        limits[row.id] = printable_at(highest, cap=now.cap, load=load)
     return limits
 
 
@@ -316,7 +305,7 @@ def export_header(session: Session, account_id: str) -> tuple[dict[str, Any], in
     header = {
         "kind": "export",
         "format": 1,
-        "cap": amount_text(row.accountant, kept_states.state_of(session, row).cap),
+        "cap": Amount(row.accountant, kept_states.state_of(session, row).cap).text,
         **facts_of(row),
     }
     return header, row.last_sequence
@@ -339,7 +328,7 @@ def _balance(row: AccountRow, budgets: Budgets, room: Room) -> Balance:
         reserved=room.tightest.reserved,
         tightest_cell=dict(room.tightest.cell),
         is_exact=room.tightest.is_exact,
-        delta=Limit.of(row, 0).split.converted_at,
+        delta=row.split_delta.converted_at,
         room=room.amount,
         limited_by=room.limited_by,
     )

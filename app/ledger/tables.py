@@ -12,6 +12,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from datetime import datetime
 from enum import StrEnum
+from fractions import Fraction
 from typing import Any, TypeAlias, cast
 
 import rfc8785
@@ -35,6 +36,7 @@ from app.core.errors import NotFound
 from app.db.base import Base, CanonicalJson
 from app.db.database import insert_rows
 from app.privacy import accountants
+from app.privacy.accountants import SplitDelta
 from app.privacy.scope import Cell, Scope
 
 FIRST_PREVIOUS_HASH = "0" * 64
@@ -198,6 +200,12 @@ class AccountRow(Base):
     last_sequence: Mapped[int] = mapped_column(default=0)
     last_hash: Mapped[str] = mapped_column(default=FIRST_PREVIOUS_HASH)
     last_at: Mapped[str] = mapped_column(default="")
+
+    @property
+    def split_delta(self) -> SplitDelta:
+        """δ, and the part of it that is set aside."""
+        total = None if self.delta is None else Fraction(self.delta)
+        return SplitDelta(total, Fraction(self.delta_set_aside or 0))
 
 
 class PopulationRow(Base):

@@ -9,7 +9,7 @@ from typing import Any
 from app.core import amounts, limits
 from app.core.errors import InvalidRequest
 from app.privacy import accountants
-from app.privacy.accountants import pure
+from app.privacy.accountants import Amount, pure
 from app.privacy.events import Adjacency, Event, UnknownPrivacyEvent
 
 _DIGITS = 12
@@ -32,7 +32,7 @@ class Budget:
     @property
     def limit(self) -> Fraction:
         """The amount in the accountant's unit."""
-        return Fraction(self.amount, 10 ** accountants.by_name(self.accountant).PLACES)
+        return Amount(self.accountant, self.amount).value
 
     def stated_under(self, adjacency: Adjacency) -> "Budget":
         """The budget of a mechanism whose guarantee is stated under ``adjacency``, covered by this budget.
@@ -105,7 +105,7 @@ class Terms:
             raise InvalidRequest.at("/epsilon", "too-large", accepted=accepted)
         amount = unit.price(self.epsilon, delta)
         if amount < least:
-            smallest = amounts.to_text(unit.epsilon_of(least, delta))
+            smallest = Amount(self.accountant, least).epsilon_at(delta)
             raise InvalidRequest.at("/epsilon", "too-small", accepted=[f"at least {smallest}"])
         return amount
 
@@ -114,7 +114,7 @@ class Terms:
         return {
             "accountant": self.accountant,
             "unit": accountants.by_name(self.accountant).UNIT,
-            "amount": accountants.amount_text(self.accountant, amount),
+            "amount": Amount(self.accountant, amount).text,
             "epsilon": amounts.to_text(self.epsilon),
             "delta": None if self.delta is None else amounts.to_text(self.delta),
         }

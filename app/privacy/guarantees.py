@@ -16,8 +16,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from app.core import amounts
-from app.privacy import accountants
-from app.privacy.accountants import SplitDelta, gdp, pure, zcdp
+from app.privacy.accountants import WITHOUT_DELTA, Amount, SplitDelta, gdp, pure, zcdp
 from app.privacy.accountants.accountant import enclosure, normal_lower_tail, upper_end
 from app.privacy.events import Adjacency
 from app.privacy.receipts import rounded
@@ -48,13 +47,7 @@ _E_TO_THIS_IS_BEYOND_EVERY_DELTA = 700
 
 
 def guarantee(
-    *,
-    accountant: str,
-    amount: int,
-    delta: Fraction | SplitDelta | None,
-    adjacency: Adjacency,
-    unit_column: str | None = None,
-    max_rows: int = 1,
+    amount: Amount, delta: SplitDelta, *, adjacency: Adjacency, unit_column: str | None = None, max_rows: int = 1
 ) -> dict[str, object]:
     """The printed guarantee of an account: of all outputs together.
 
@@ -68,9 +61,9 @@ def guarantee(
     cannot take for a number.
 
     Args:
-        amount: whole steps of its unit. ``pure``: the cap, or what was charged; else the highest cap. The loss of one
-            whole unit, not of one of its rows or labels.
-        delta: the account's δ and its set-aside part; ``None`` on a ``pure`` account.
+        amount: on a ``pure`` account the cap, or what was charged; else the highest cap. The loss of one whole unit,
+            not of one of its rows or labels.
+        delta: the account's δ and its set-aside part; none on a ``pure`` account.
         adjacency: of the account.
         unit_column: public column whose values name the protected units; ``None``: the unit is a row.
         max_rows: rows of one unit that were admitted at most.
@@ -80,52 +73,42 @@ def guarantee(
         a ``label`` account; amounts as exact decimal text, rounded up where they are not exact; ``odds`` by adjacency,
         see :mod:`app.privacy.guarantees`.
     """
-    unit, split = accountants.by_name(accountant), _split(delta)
-    single = {
-        "epsilon": amounts.to_text(unit.epsilon_of(amount, split.converted_at)),
-        "delta": amounts.to_text(split.total or 0),
-    }
+    single = {"epsilon": amount.epsilon_at(delta.converted_at), "delta": amounts.to_text(delta.total or 0)}
     several = ""
     if unit_column is None:
         by_accountant = _SEVERAL_LABELS if adjacency is Adjacency.LABEL else _SEVERAL_ROWS
-        several = _SEVERAL_WITH_DELTA if split.set_aside else by_accountant[accountant]
+        several = _SEVERAL_WITH_DELTA if delta.set_aside else by_accountant[amount.accountant]
     if adjacency is Adjacency.LABEL:
         text = (
             f"{_LABELS_ONLY} For any two datasets with the same rows and the same features that differ in "
-            f"{_labels(unit_column, max_rows)} and carry the same declaration, {_claim(single, split)} This assumes "
+            f"{_labels(unit_column, max_rows)} and carry the same declaration, {_claim(single, delta)} This assumes "
             f"the declared public schema, and {_NOT_OBSERVED}{several}"
         )
         return {
             Adjacency.LABEL.value: single,
             Adjacency.ADD_REMOVE_ONE.value: None,
             Adjacency.REPLACE_ONE.value: None,
-            "odds": {Adjacency.LABEL.value: right_guesses(accountant, amount, set_aside=split.set_aside)},
+            "odds": odds_by_change(amount, adjacency, delta),
             "text": text,
         }
     replaced = {
-        "epsilon": amounts.to_text(unit.epsilon_of(unit.replace_one(amount), split.converted_at)),
-        "delta": amounts.to_text(_replaced_delta(amount, split)),
+        "epsilon": amount.replace_one().epsilon_at(delta.converted_at),
+        "delta": amounts.to_text(_replaced_delta(amount, delta)),
     }
     text = (
         f"For any two datasets that differ in {_unit(unit_column, max_rows)} (one has it, the other does not) and "
-        f"carry the same declaration, {_claim(single, split, replaced)} {_ASSUMES}{several}"
+        f"carry the same declaration, {_claim(single, delta, replaced)} {_ASSUMES}{several}"
     )
     return {
         Adjacency.ADD_REMOVE_ONE.value: single,
         Adjacency.REPLACE_ONE.value: replaced,
-        "odds": _odds(accountant, amount, split),
+        "odds": odds_by_change(amount, adjacency, delta),
         "text": text,
     }
 
 
 def addition(
-    output: Output,
-    *,
-    accountant: str,
-    amount: int,
-    adjacency: Adjacency,
-    unit_column: str | None = None,
-    max_rows: int = 1,
+    output: Output, amount: Amount, *, adjacency: Adjacency, unit_column: str | None = None, max_rows: int = 1
 ) -> dict[str, object]:
     """The loss that one output adds to all outputs before it, in the account's unit.
 
@@ -134,8 +117,7 @@ def addition(
 
     Args:
         output: what the job released.
-        accountant: of the account that paid.
-        amount: whole steps of its unit: the job's charge.
+        amount: the job's charge.
         adjacency: of the account.
         unit_column: see :func:`guarantee`.
         max_rows: see :func:`guarantee`.
@@ -144,46 +126,44 @@ def addition(
         ``{"unit", "add_remove", "replace_one", "odds", "text"}``, amounts as exact decimal text, and ``odds`` by
         adjacency; on a ``label`` account with ``label``, and ``None`` for the other two.
     """
-    unit = accountants.by_name(accountant)
-    single, replaced = (
-        amounts.to_text(Fraction(steps, 10**unit.PLACES)) for steps in (amount, unit.replace_one(amount))
-    )
+    single, replaced = amount.text, amount.replace_one().text
     condition = f"Given everything that was released before, whatever that was, this {output} adds"
-    loss = _ADDED[accountant].format(amount=single)
+    loss = _ADDED[amount.accountant].format(amount=single)
     if adjacency is Adjacency.LABEL:
         return {
-            "unit": unit.UNIT,
+            "unit": amount.unit,
             Adjacency.LABEL.value: single,
             Adjacency.ADD_REMOVE_ONE.value: None,
             Adjacency.REPLACE_ONE.value: None,
-            "odds": odds_of_charge(accountant, amount, adjacency),
+            "odds": odds_by_change(amount, adjacency),
             "text": f"{_LABELS_ONLY} {condition} {loss} where {_labels(unit_column, max_rows)} "
             f"{'changes' if unit_column is None else 'change'}.",
         }
     return {
-        "unit": unit.UNIT,
+        "unit": amount.unit,
         Adjacency.ADD_REMOVE_ONE.value: single,
         Adjacency.REPLACE_ONE.value: replaced,
-        "odds": odds_of_charge(accountant, amount, adjacency),
+        "odds": odds_by_change(amount, adjacency),
         "text": f"{condition} {loss} where {_unit(unit_column, max_rows)} is added or removed, and at most {replaced} "
         f"where one is replaced by another.",
     }
 
 
-def odds_of_charge(
-    accountant: str, amount: int, adjacency: Adjacency, *, delta: Fraction = Fraction(0)
-) -> dict[str, str]:
-    """The largest probabilities of a right guess, by change, from what one charge pays for; see :func:`right_guesses`.
+def odds_by_change(amount: Amount, adjacency: Adjacency, delta: SplitDelta = WITHOUT_DELTA) -> dict[str, str]:
+    """The largest probabilities of a right guess, by change; see :func:`right_guesses`.
 
     Args:
-        accountant: of the account that pays.
-        amount: whole steps of its unit.
+        amount: of an account, or one charge.
         adjacency: of the account.
-        delta: δ of the charge, if it pays for an (ε, δ)-mechanism.
+        delta: of the account; of a charge that pays for an (ε, δ)-mechanism, its δ, all of it set aside.
     """
     if adjacency is Adjacency.LABEL:
-        return {Adjacency.LABEL.value: right_guesses(accountant, amount, set_aside=delta)}
-    return _odds(accountant, amount, SplitDelta(delta, delta))
+        return {Adjacency.LABEL.value: right_guesses(amount, set_aside=delta.set_aside)}
+    beside = _replaced_delta(amount, delta) if delta.set_aside else Fraction(0)
+    return {
+        Adjacency.ADD_REMOVE_ONE.value: right_guesses(amount, set_aside=delta.set_aside),
+        Adjacency.REPLACE_ONE.value: right_guesses(amount.replace_one(), set_aside=beside),
+    }
 
 
 def of_output(added: Mapping[str, object], account: Mapping[str, object]) -> dict[str, object]:
@@ -192,13 +172,12 @@ def of_output(added: Mapping[str, object], account: Mapping[str, object]) -> dic
 
 
 def guarantee_of_population(
-    *, accountant: str, amount: int, delta: Fraction | None, adjacency: Adjacency, unit_column: str | None
+    amount: Amount, delta: Fraction | None, *, adjacency: Adjacency, unit_column: str | None
 ) -> dict[str, object]:
     """The guarantee of all outputs about the datasets of one population together (docs/proofs/accounting.md A8).
 
     Args:
-        accountant: of the population and of every member.
-        amount: whole steps of its unit: the population's cap, or more where a dataset joined that had spent.
+        amount: the population's cap, or more where a dataset joined that had spent.
         delta: of the population.
         adjacency: of the members.
         unit_column: public column whose values name the same people in every member; ``None``: by the owner's
@@ -207,8 +186,7 @@ def guarantee_of_population(
     Returns:
         ``{"epsilon", "delta", "odds", "text"}``: for one person who is in all members, or whose labels change in all.
     """
-    unit = accountants.by_name(accountant)
-    epsilon, shown_delta = amounts.to_text(unit.epsilon_of(amount, delta)), amounts.to_text(delta or 0)
+    epsilon, shown_delta = amount.epsilon_at(delta), amounts.to_text(delta or 0)
     person = "one person, who has at most one row in each of them"
     if unit_column is not None:
         person = f"all rows of one value of the column {unit_column!r} in all of them"
@@ -222,7 +200,7 @@ def guarantee_of_population(
         f"population's cap is raised or a dataset that was spent on joins. It assumes that the owner's statement about "
         f"the people in them is true, and what the guarantees of the single datasets assume."
     )
-    odds = {"person": right_guesses(accountant, amount)}
+    odds = {"person": right_guesses(amount)}
     return {"epsilon": epsilon, "delta": shown_delta, "odds": odds, "text": text}
 
 
@@ -235,26 +213,13 @@ def of_two_parts(*, is_one_dataset: bool) -> str:
     return _TWO_PARTS_OF_ONE_DATASET if is_one_dataset else _PARTS_OF_TWO_DATASETS
 
 
-def _odds(accountant: str, amount: int, delta: SplitDelta) -> dict[str, str]:
-    replaced = accountants.by_name(accountant).replace_one(amount)
-    beside = _replaced_delta(amount, delta) if delta.set_aside else Fraction(0)
-    return {
-        Adjacency.ADD_REMOVE_ONE.value: right_guesses(accountant, amount, set_aside=delta.set_aside),
-        Adjacency.REPLACE_ONE.value: right_guesses(accountant, replaced, set_aside=beside),
-    }
-
-
-def _split(delta: Fraction | SplitDelta | None) -> SplitDelta:
-    return delta if isinstance(delta, SplitDelta) else SplitDelta(delta)
-
-
-def _replaced_delta(amount: int, delta: SplitDelta) -> Fraction:
+def _replaced_delta(amount: Amount, delta: SplitDelta) -> Fraction:
     """δ for replacing one unit by another: δ plus e^ε times the part that is set aside, rounded up, for the largest ε
     of a mechanism within the cap (docs/proofs/external.md)."""
     total = delta.total or Fraction(0)
     if not delta.set_aside:
         return total
-    largest = zcdp.largest_pure(amount)
+    largest = zcdp.largest_pure(amount.steps)
     if largest > _E_TO_THIS_IS_BEYOND_EVERY_DELTA:
         return Fraction(1)
     return min(total + rounded(upper_end(enclosure(largest).exp()) * delta.set_aside, up=True), Fraction(1))
@@ -317,19 +282,18 @@ def _unit(unit_column: str | None, max_rows: int) -> str:
 
 
 @lru_cache(maxsize=1024)
-def right_guesses(accountant: str, amount: int, *, set_aside: Fraction = Fraction(0)) -> str:
+def right_guesses(amount: Amount, *, set_aside: Fraction = Fraction(0)) -> str:
     """The largest probability of a right guess about one change, after seeing outputs with a given loss.
 
     Args:
-        accountant: name of the accountant of the loss.
-        amount: whole steps of its unit: the loss of the change.
+        amount: the loss of the change.
         set_aside: δ that outputs of (ε, δ)-mechanisms may use beside the loss.
 
     Returns:
         From ``"0.5"`` to ``"1"``: decimal text, rounded up to four digits.
     """
-    loss = enclosure(Fraction(amount, 10 ** accountants.by_name(accountant).PLACES))
-    highest = (1 + upper_end(_DISTANCES[accountant](loss)) + set_aside) / 2
+    distance = _DISTANCES[amount.accountant](enclosure(amount.value))
+    highest = (1 + upper_end(distance) + set_aside) / 2
     return amounts.to_text(min(Fraction(-(-highest * _PLACES // 1), _PLACES), Fraction(1)))
 
 

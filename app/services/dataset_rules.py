@@ -33,7 +33,7 @@ from app.ledger import control, reservations, rules, tables
 from app.ledger.rules import Quota, Rules, loosens, put
 from app.ledger.tables import EntryKind, RulesRow
 from app.privacy import accountants
-from app.privacy.accountants import amount_text
+from app.privacy.accountants import Amount
 from app.privacy.accountants.accountant import steps_down
 from app.services.authorization import authorized_dataset, write_as
 from app.services.installation import Installation
@@ -68,7 +68,7 @@ def json_of(rules: Rules, accountant: str) -> dict[str, Any]:
     return {
         "largest_job": _optional_text(accountant, rules.largest_job),
         "approval_above": _optional_text(accountant, rules.approval_above),
-        "quotas": [{"keys": sorted(quota.keys), "cap": amount_text(accountant, quota.cap)} for quota in rules.quotas],
+        "quotas": [{"keys": sorted(quota.keys), "cap": Amount(accountant, quota.cap).text} for quota in rules.quotas],
         "frozen": rules.is_frozen,
         "erase_rows_at": stamps.text_or_none(rules.erase_rows_at),
     }
@@ -77,9 +77,9 @@ def json_of(rules: Rules, accountant: str) -> dict[str, Any]:
 def _steps(amount: Fraction, accountant: str, *, at: str) -> int:
     steps = steps_down(amount, accountants.by_name(accountant).PLACES)
     if steps == 0:
-        raise InvalidRequest.at(at, "too-small", accepted=[f"at least {amount_text(accountant, 1)}"])
+        raise InvalidRequest.at(at, "too-small", accepted=[f"at least {Amount(accountant, 1).text}"])
     if steps > limits.MAX_STEPS:
-        raise InvalidRequest.at(at, "too-large", accepted=[f"at most {amount_text(accountant, limits.MAX_STEPS)}"])
+        raise InvalidRequest.at(at, "too-large", accepted=[f"at most {Amount(accountant, limits.MAX_STEPS).text}"])
     return steps
 
 
@@ -88,7 +88,7 @@ def _optional_steps(amount: Fraction | None, accountant: str, *, at: str) -> int
 
 
 def _optional_text(accountant: str, steps: int | None) -> str | None:
-    return None if steps is None else amount_text(accountant, steps)
+    return None if steps is None else Amount(accountant, steps).text
 
 
 def show_rules(installation: Installation, principal: Principal, reference: str) -> RulesOut:
@@ -122,7 +122,7 @@ def rules_out(session: Session, dataset: Dataset, *, at: datetime) -> RulesOut:
     by_key = rules.usage(session, dataset.id, keys, key="").by_key
     shown = json_of(in_force, accountant)
     for quota, listed in zip(in_force.quotas, shown["quotas"], strict=True):
-        listed["spent"] = amount_text(accountant, sum(by_key.get(key, 0) for key in quota.keys))
+        listed["spent"] = Amount(accountant, sum(by_key.get(key, 0) for key in quota.keys)).text
     return RulesOut.model_validate(
         {
             "dataset": dataset.id,

@@ -14,6 +14,7 @@ from app.ledger.admission import Population
 from app.ledger.statements import Limit
 from app.ledger.tables import PopulationRow
 from app.privacy import accountants, guarantees
+from app.privacy.accountants import Amount
 from app.privacy.events import Adjacency
 from app.privacy.guarantees import Output, right_guesses
 from app.wire import odds_words
@@ -36,11 +37,11 @@ _LITTLE_PROMISED = (
 )
 
 
-def of_large_amount(accountant: str, amount: int, *, delta: Fraction | None, adjacency: Adjacency) -> list[str]:
+def of_large_amount(amount: Amount, *, delta: Fraction | None, adjacency: Adjacency) -> list[str]:
     """The warning about an amount that is worth more than ε = 10 at δ, with its odds; empty for a smaller amount."""
-    if amount <= _price_of_large_epsilon(accountant, delta):
+    if amount.steps <= _price_of_large_epsilon(amount.accountant, delta):
         return []
-    odds = odds_words.percent(right_guesses(accountant, amount))
+    odds = odds_words.percent(right_guesses(amount))
     change, known = odds_words.guessed(adjacency.value, _UNIT), odds_words.known(_UNIT)
     return [_LITTLE_PROMISED.format(known=known, change=change, odds=odds)]
 
@@ -53,9 +54,8 @@ def _price_of_large_epsilon(accountant: str, delta: Fraction | None) -> int:
 def guarantee_of(dataset: Dataset, limit: Limit) -> dict[str, Any]:
     """States the guarantee that a limit gives to the people in a dataset, in numbers and in words."""
     guarantee = guarantees.guarantee(
-        accountant=limit.accountant,
-        amount=limit.amount,
-        delta=limit.split,
+        limit.amount,
+        limit.delta,
         adjacency=dataset.adjacency,
         unit_column=dataset.unit_column,
         max_rows=dataset.max_rows,
@@ -91,8 +91,7 @@ def of_charged(session: Session, dataset: Dataset, *, amount: int, output: Outpu
     limit = statements.printable(session, dataset.id)
     added = guarantees.addition(
         output,
-        accountant=limit.accountant,
-        amount=amount,
+        Amount(limit.amount.accountant, amount),
         adjacency=dataset.adjacency,
         unit_column=dataset.unit_column,
         max_rows=dataset.max_rows,
@@ -123,9 +122,8 @@ def population_guarantee(row: PopulationRow, population: Population, highest: Li
     """The guarantee of a population's whole account: for one person, over all releases about its members."""
     limit = statements.printable_of(population, highest)
     return guarantees.guarantee_of_population(
-        accountant=limit.accountant,
-        amount=limit.amount,
-        delta=limit.delta,
+        limit.amount,
+        limit.delta.total,
         adjacency=Adjacency(row.adjacency or Adjacency.ADD_REMOVE_ONE),
         unit_column=row.unit_column,
     )

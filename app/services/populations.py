@@ -17,6 +17,7 @@ from app.ledger.admission import Population
 from app.ledger.populations import NewPopulation
 from app.ledger.statements import Limit
 from app.ledger.tables import AccountRow, EntryKind, PopulationRow
+from app.privacy.accountants import Amount
 from app.registry import models
 from app.services.authorization import write_as
 from app.services.guarantees import of_large_amount, population_guarantee
@@ -148,7 +149,7 @@ def _out(row: PopulationRow, population: Population, limit: Limit, names: Mappin
         unit_column=row.unit_column,
         guarantee=population_guarantee(row, population, limit),
         warnings=of_large_amount(
-            balance.accountant, balance.cap, delta=balance.delta, adjacency=Account(row).adjacency
+            Amount(balance.accountant, balance.cap), delta=balance.delta, adjacency=Account(row).adjacency
         ),
         members=[
             MemberOut(

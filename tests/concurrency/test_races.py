@@ -60,7 +60,7 @@ def test_no_admission_exceeds_the_cap_in_force_while_the_cap_changes(
     with scene.installation.database.read() as session:
         entries = tables.entries(session, account, after=0, limit=100_000)
         balances = cell_balances(session, account)
-        highest = statements.highest_cap(session, account).amount
+        highest = statements.highest_cap(session, account).amount.steps
     assert replayed(entries, n_cells=CELLS) == balances, (
         "the cap holds at every admission, and balances equal the entries"
     )

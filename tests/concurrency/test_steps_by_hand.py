@@ -118,7 +118,7 @@ def test_a_cap_that_is_lowered_after_a_reservation_stays_in_the_guarantee(
         lambda session: accounts.change_cap(session, lowered, 50, reason="a test", actor="key_owner"),
     )
     with installation.database.read() as session:
-        assert statements.highest_cap(session, lowered).amount == 100
+        assert statements.highest_cap(session, lowered).amount.steps == 100
 
 
 def test_an_account_joins_one_population(installation: Installation) -> None:

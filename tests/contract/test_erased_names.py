@@ -284,7 +284,7 @@ def test_with_a_delta_the_highest_cap_of_both_accounts_is_what_is_stated(
     change_cap(installation, OWNER, again.id, lowered, request=None)
     summary = _verified(installation, again.id, erased.id)
     with installation.database.write() as session:
-        assert summary.highest_cap == statements.highest_cap(session, again.id).amount == before.amount
+        assert summary.highest_cap == statements.highest_cap(session, again.id).amount.steps == before.amount.steps
         assert kept_states.is_intact(session, again.id)
 
 
@@ -327,7 +327,7 @@ def test_an_account_with_an_opening_load_joins_a_population_with_it(
     assert shown.charged == again.account.charged
     with installation.database.read() as session:
         summary = evidence.verified(session, shown.id)
-        assert summary.highest_cap == statements.highest_cap(session, shown.id).amount
+        assert summary.highest_cap == statements.highest_cap(session, shown.id).amount.steps
         assert (summary.highest_cap > summary.cap) is bool(changes), "a late join raises what is stated"
 
 
@@ -340,7 +340,7 @@ def test_a_member_that_continues_raises_no_highest_cap(
     delete_dataset(installation, OWNER, erased.id)
     with installation.database.read() as session:
         people = show_population(installation, OWNER, "people").id
-        monkeypatch.setattr(limits, "MAX_STEPS", statements.highest_cap(session, people).amount)
+        monkeypatch.setattr(limits, "MAX_STEPS", statements.highest_cap(session, people).amount.steps)
     _declared(installation, population="people", **ZCDP)
     with installation.database.read() as session:
         summary = evidence.verified(session, show_population(installation, OWNER, "people").id)

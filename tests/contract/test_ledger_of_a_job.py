@@ -177,7 +177,7 @@ def test_what_fits_is_said_in_the_terms_of_the_request(installation: Installatio
         populations.open_population(session, open_with, at=stamps.now())
         row = tables.account(session, "pop_z")
         for delta in (None, Fraction(1, 10**9)):
-            largest = ledger._largest_epsilon(row, replace(part, delta=delta), 10**9)()
+            largest = ledger._refused(row, replace(part, delta=delta), 10**9)["what_fits"]()
             at = Fraction(1, 10**6) if delta is None else delta
             assert largest == amounts.to_text(accountants.largest_that_fits("zcdp", 10**9, delta=at))
 

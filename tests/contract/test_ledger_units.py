@@ -9,6 +9,7 @@ from app.core.errors import BudgetExceeded
 from app.ledger import accounts, statements, tables
 from app.ledger import reservations as ledger
 from app.privacy import accountants
+from app.privacy.accountants import SplitDelta
 from app.privacy.partitions import HashPartition, Partitions
 from app.privacy.scope import WHOLE
 from app.services.installation import Installation
@@ -93,8 +94,8 @@ def test_the_highest_cap_ignores_only_caps_from_before_the_first_reservation(
     def highest() -> int:
         with installation.database.read() as session:
             limit = statements.highest_cap(session, ACCOUNT)
-        assert (limit.accountant, limit.delta) == (accountant, DELTA)
-        return limit.amount
+        assert (limit.amount.accountant, limit.delta) == (accountant, SplitDelta(DELTA))
+        return limit.amount.steps
 
     opened(installation, accountant, cap=900)
     assert highest() == 900
@@ -119,7 +120,11 @@ def test_the_guarantee_covers_reservations_under_a_higher_cap(installation: Inst
     cap_set(installation, 300)
     with installation.database.write() as session:
         ledger.charge(session, reservation_id, actor="worker")
-        assert statements.printable(session, ACCOUNT).amount == statements.highest_cap(session, ACCOUNT).amount == 900
+        assert (
+            statements.printable(session, ACCOUNT).amount.steps
+            == statements.highest_cap(session, ACCOUNT).amount.steps
+            == 900
+        )
 
 
 @approximate

@@ -67,7 +67,7 @@ def population(session: Session, account_id: str) -> Population:
 def printable(session: Session) -> int:
     return statements.printable_of(
         populations.of_population(session, "pp_a"), statements.highest_cap(session, "pp_a")
-    ).amount
+    ).amount.steps
 
 
 def test_members_share_one_cap_and_the_refusal_says_so(session: Session) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from app.privacy.accountants import Amount
 from app.privacy.events import Adjacency
 from app.privacy.guarantees import guarantee_of_population
 from tests.support.databases import on_one_idle_server, on_one_server
@@ -150,7 +151,7 @@ def test_the_printable_number_of_an_account_with_a_delta_is_that_of_the_service(
     assert Fraction(result["printable"]) == 2 * Fraction(opened["cap"])
     steps = int(Fraction(result["printable"]) * 10**12)
     stated = guarantee_of_population(
-        accountant="zcdp", amount=steps, delta=Fraction(1, 10**6), adjacency=Adjacency.ADD_REMOVE_ONE, unit_column=None
+        Amount("zcdp", steps), Fraction(1, 10**6), adjacency=Adjacency.ADD_REMOVE_ONE, unit_column=None
     )
     shown = idle_server.admin.http.get(f"/populations/{scene.population}").json()
     assert shown["guarantee"] == stated

@@ -17,6 +17,7 @@ import pytest
 
 from app.forests.catalogue import PlanRequest, plan
 from app.privacy import accountants, guarantees, receipts
+from app.privacy.accountants import Amount, SplitDelta
 from app.privacy.calibration import Terms
 from app.privacy.events import Adjacency
 from tests.privacy.enumeration import TOLERANCE, aligned, divergence, loss, renyi
@@ -160,9 +161,8 @@ def raised(account: Account) -> World:
 
 def account_text(account: Account, *, cap: int) -> dict[str, Any]:
     return guarantees.guarantee(
-        accountant=account.accountant,
-        amount=cap,
-        delta=account.delta,
+        Amount(account.accountant, cap),
+        SplitDelta(account.delta),
         adjacency=account.adjacency,
         unit_column="person" if account.max_rows > 1 else None,
         max_rows=account.max_rows,
@@ -172,8 +172,7 @@ def account_text(account: Account, *, cap: int) -> dict[str, Any]:
 def printed(account: Account, output: guarantees.Output, *, cap: int) -> str:
     added = guarantees.addition(
         output,
-        accountant=account.accountant,
-        amount=account.price(),
+        Amount(account.accountant, account.price()),
         adjacency=account.adjacency,
         unit_column="person" if account.max_rows > 1 else None,
         max_rows=account.max_rows,
@@ -265,13 +264,13 @@ def test_the_total_of_a_receipt_is_conditional_too(account: Account) -> None:
 def test_nothing_else_is_printed_as_a_guarantee() -> None:
     """The templates depend on this module's parameters alone, and no other function prints a guarantee.
 
-    ``right_guesses`` is the number in the sentence of ``odds_of_charge``; ``tests/unit/privacy/test_guarantees.py``
+    ``right_guesses`` is the number in the sentence of ``odds_by_change``; ``tests/unit/privacy/test_guarantees.py``
     compares it with exact laws.
     """
     public = {name for name, each in vars(guarantees).items() if callable(each) and not name.startswith("_")}
     own = {name for name in public if getattr(vars(guarantees)[name], "__module__", "") == guarantees.__name__}
     of_accounts = {"guarantee", "guarantee_of_population"}
-    assert own == {*of_accounts, "addition", "odds_of_charge", "right_guesses", "of_output", "of_two_parts"}
+    assert own == {*of_accounts, "addition", "odds_by_change", "right_guesses", "of_output", "of_two_parts"}
 
 
 @pytest.mark.parametrize("is_one_dataset", [False, True])
@@ -286,7 +285,7 @@ def test_a_job_of_two_parts_speaks_of_what_it_adds(is_one_dataset: bool) -> None
 def test_a_population_speaks_of_all_outputs_together(accountant: str, adjacency: Adjacency) -> None:
     account = Account(accountant)
     printed: Mapping[str, object] = guarantees.guarantee_of_population(
-        accountant=accountant, amount=account.price(), delta=account.delta, adjacency=adjacency, unit_column=None
+        Amount(accountant, account.price()), account.delta, adjacency=adjacency, unit_column=None
     )
     text = str(printed["text"])
     assert "all outputs about these datasets together have" in text

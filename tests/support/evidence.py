@@ -37,6 +37,7 @@ def verified(session: Session, population_id: str) -> PopulationSummary:
     assert set(summary.compared) == set(population.loads)
     assert (summary.cap, summary.together) == (population.cap, population.together)
     assert (
-        summary.printable == statements.printable_of(population, statements.highest_cap(session, population_id)).amount
+        summary.printable
+        == statements.printable_of(population, statements.highest_cap(session, population_id)).amount.steps
     )
     return summary

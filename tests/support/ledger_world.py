@@ -346,8 +346,8 @@ class World:
         assert (balance.tightest_cell, balance.charged, balance.reserved) == model.tightest(box)
         assert (balance.cap, balance.room, balance.is_exact) == (model.cap, self._room(account_id, box), True)
         assert balance.charged + balance.reserved <= model.highest
-        assert statements.highest_cap(session, account_id).amount == model.highest
-        assert statements.printable(session, account_id).amount == model.printable
+        assert statements.highest_cap(session, account_id).amount.steps == model.highest
+        assert statements.printable(session, account_id).amount.steps == model.printable
         for name, shown in statements.detail(session, account_id, Scope(box)).cells.items():
             assert [cell.cell[name] for cell in shown] == sorted(model.cells[name], key=order_of)
             for cell in shown:
@@ -360,7 +360,7 @@ class World:
     def _check_population(self, session: Session) -> None:
         together = self._models.together
         population = populations.of_population(session, self._population)
-        assert (population.cap, statements.highest_cap(session, population.id).amount) == (
+        assert (population.cap, statements.highest_cap(session, population.id).amount.steps) == (
             together.cap,
             together.highest,
         )
@@ -373,7 +373,7 @@ class World:
             assert tightest.is_exact
         assert population.charged + population.reserved == together.load
         assert (
-            statements.printable_of(population, statements.highest_cap(session, population.id)).amount
+            statements.printable_of(population, statements.highest_cap(session, population.id)).amount.steps
             == together.printable
         )
 

@@ -27,6 +27,10 @@ class SplitDelta:
         return None if self.total is None else self.total - self.set_aside
 
 
+WITHOUT_DELTA = SplitDelta(None)
+"""δ of an account whose accountant takes none, or of a charge that pays for no (ε, δ)-mechanism."""
+
+
 def by_name(name: str) -> Accountant:
     """The accountant that requests and exports call ``name``.
 
@@ -34,6 +38,42 @@ def by_name(name: str) -> Accountant:
         KeyError: no accountant has this name.
     """
     return {accountant.NAME: accountant for accountant in ALL}[name]
+
+
+@dataclass(frozen=True)
+class Amount:
+    """An amount on an account.
+
+    Attributes:
+        accountant: name of the accountant of the account.
+        steps: whole steps of 10^−``PLACES`` of its unit.
+    """
+
+    accountant: str
+    steps: int
+
+    @property
+    def unit(self) -> str:
+        """The unit: ``epsilon``, ``rho`` or ``mu_squared``."""
+        return by_name(self.accountant).UNIT
+
+    @property
+    def value(self) -> Fraction:
+        """The exact number of units."""
+        return Fraction(self.steps, 10 ** by_name(self.accountant).PLACES)
+
+    @property
+    def text(self) -> str:
+        """The number of units as exact decimal text."""
+        return amounts.to_text(self.value)
+
+    def epsilon_at(self, delta: Fraction | None) -> str:
+        """The ε that the amount implies at δ, rounded up, as exact decimal text."""
+        return amounts.to_text(by_name(self.accountant).epsilon_of(self.steps, delta))
+
+    def replace_one(self) -> "Amount":
+        """The amount that bounds replacing one unit by another, where this amount bounds adding or removing one."""
+        return Amount(self.accountant, by_name(self.accountant).replace_one(self.steps))
 
 
 def largest_that_fits(accountant: str, remaining: int, delta: Fraction | None) -> Fraction:
@@ -58,11 +98,6 @@ def _has_bound(accountant: Accountant, event: Event, adjacency: Adjacency) -> bo
     except UnknownPrivacyEvent:
         return False
     return True
-
-
-def amount_text(accountant: str, amount: int) -> str:
-    """Whole steps of an accountant's unit as exact decimal text."""
-    return amounts.from_steps(amount, by_name(accountant).PLACES)
 
 
 def delta_text(steps: int) -> str:

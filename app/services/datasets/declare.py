@@ -24,6 +24,7 @@ from app.ledger import accounts, control, statements
 from app.ledger.populations import find as find_population
 from app.ledger.statements import Limit
 from app.ledger.tables import EntryKind
+from app.privacy.accountants import Amount
 from app.privacy.partitions import (
     MISSING_CELL,
     OTHER_CELL,
@@ -165,7 +166,8 @@ class _Checked:
         named = self.declaration.population
         if named is not None:
             dataset.row.population, totals = populations.with_new_member(session, principal, account, population=named)
-        limit = statements.printable_at(Limit.of(account, self.cap), cap=self.cap, load=0)
+        highest = Limit(Amount(account.accountant, self.cap), account.split_delta)
+        limit = statements.printable_at(highest, cap=self.cap, load=0)
         facts = dict(declared_out(dataset, statements.balance_of_new(account, self.cap, totals)))
         facts["warnings"] = [*facts["warnings"], *same_columns(session, principal, dataset)]
         return {**facts, "guarantee": guarantee_of(dataset, limit)}

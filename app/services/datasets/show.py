@@ -14,6 +14,7 @@ from app.core.sealed_files import SealedFile, StorageKeys
 from app.datasets import catalog, row_files
 from app.datasets.catalog import EpochRow
 from app.ledger import statements, tables
+from app.privacy.accountants import Amount
 from app.services.authorization import authorized_dataset
 from app.services.guarantees import of_large_amount
 from app.services.installation import Installation
@@ -108,7 +109,7 @@ def _out(
     dataset: catalog.Dataset, balance: statements.Balance, epochs: Sequence[EpochRow], *, continues: str | None
 ) -> DatasetOut:
     row = dataset.row
-    large = of_large_amount(balance.accountant, balance.cap, delta=balance.delta, adjacency=dataset.adjacency)
+    large = of_large_amount(Amount(balance.accountant, balance.cap), delta=balance.delta, adjacency=dataset.adjacency)
     return DatasetOut.model_validate(
         {
             "id": row.id,

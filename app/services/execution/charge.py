@@ -200,7 +200,7 @@ def _is_part_paid(
     session: Session, reservation: ReservationRow, dataset: Dataset, part: JobPart, *, event: object
 ) -> bool:
     kept_states.require_declared(session, tables.account(session, dataset.id), dataset.facts)
-    accountant = accountants.by_name(statements.highest_cap(session, dataset.id).accountant)
+    accountant = accountants.by_name(statements.highest_cap(session, dataset.id).amount.accountant)
     terms = replace(_terms(dataset, part.price), accountant=accountant.NAME)
     paid = JobPart(
         dataset=reservation.account_id,

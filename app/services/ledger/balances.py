@@ -13,7 +13,7 @@ from sqlalchemy.orm import Session
 from app.access import grants
 from app.access.grants import MANAGE_DATASET, SEE_BALANCE, SEE_LEDGER, Principal, Role
 from app.access.idempotency import Answer, IdempotentRequest, once
-from app.core import amounts, limits
+from app.core import limits
 from app.core.errors import InvalidRequest, NotFound, RoleMissing
 from app.core.stamps import to_text
 from app.datasets import catalog
@@ -23,6 +23,7 @@ from app.ledger.admission import CellBalance, Population
 from app.ledger.statements import Limit
 from app.ledger.tables import Entry, EntryKind, PopulationRow
 from app.privacy import accountants
+from app.privacy.accountants import Amount
 from app.privacy.events import Adjacency
 from app.privacy.scope import Cell
 from app.registry import models
@@ -185,13 +186,13 @@ def balance_of_population(population: Population, limit: Limit) -> statements.Ba
     return statements.Balance(
         account_id=population.id,
         name=population.name,
-        accountant=limit.accountant,
+        accountant=limit.amount.accountant,
         cap=population.cap,
         charged=population.charged,
         reserved=population.reserved,
         tightest_cell={},
         is_exact=population.is_exact,
-        delta=limit.delta,
+        delta=limit.delta.converted_at,
         room=max(population.cap - population.together, 0),
         limited_by="cap",
     )
@@ -310,8 +311,9 @@ def change_cap(
         account = find_account(session, principal, reference, MANAGE_DATASET)
         # The conversion is slow on zcdp and gdp accounts, so it runs before anything is locked.
         limit = statements.highest_cap(session, account.id)
-        cap = _cap(limit.accountant, body.cap, limit.split.converted_at, at="/cap")
-        warnings = of_large_amount(limit.accountant, cap, delta=limit.split.converted_at, adjacency=account.adjacency)
+        accountant, delta = limit.amount.accountant, limit.delta.converted_at
+        cap = _cap(accountant, body.cap, delta, at="/cap")
+        warnings = of_large_amount(Amount(accountant, cap), delta=delta, adjacency=account.adjacency)
     # The route of the idempotency key names the id, because a name may come to mean another dataset.
     identity = None if request is None else replace(request, route=f"POST /ledger/{account.id}/cap")
     with write_as(installation, principal) as (session, principal):
@@ -359,9 +361,8 @@ def _changed(session: Session, principal: Principal, account_id: str, *, cap: in
 def _cap(accountant: str, epsilon: Fraction, delta: Fraction | None, *, at: str) -> int:
     if epsilon > largest_epsilon(accountant):
         raise InvalidRequest.at(at, "too-large", accepted=[f"at most {largest_epsilon(accountant)}"])
-    unit = accountants.by_name(accountant)
-    cap = unit.cap(epsilon, delta)
+    cap = accountants.by_name(accountant).cap(epsilon, delta)
     if cap == 0:
-        smallest = amounts.to_text(unit.epsilon_of(1, delta))
+        smallest = Amount(accountant, 1).epsilon_at(delta)
         raise InvalidRequest.at(at, "too-small", accepted=[f"at least {smallest}"])
     return cap

@@ -30,7 +30,7 @@ from app.forests import catalogue
 from app.jobs import queue
 from app.ledger import checkpoints, control, populations, statements, tables
 from app.ledger.checkpoints import Checkpoint, Log, Signer
-from app.privacy.accountants import amount_text, gdp, pure, zcdp
+from app.privacy.accountants import gdp, pure, zcdp
 from app.privacy.events import Adjacency
 from app.services.installation import Installation
 from app.services.ledger.balances import Account, detailed, find_account
@@ -194,7 +194,7 @@ def show_deployment(
         n_external = sum(tables.n_external_reservations(session, dataset_id) for dataset_id in datasets)
         n_uploads = sum(len(catalog.epochs(session, dataset_id)) for dataset_id in datasets)
         head = checkpoint_of(session, account.id, statements.size(session, account.id))
-    highest_cap = amount_text(limit.accountant, limit.amount)
+    highest_cap = limit.amount.text
     words = _words(account, balance) | {"highest_cap": highest_cap, "uploads": n_uploads, "algorithms": _titles(slugs)}
     document = _filled(_template(), words | {"source_type": "Static" if n_uploads <= 1 else "Dynamic"})
     document["record"]["deployment"]["privacy_loss"]["privacy_parameters"] = _parameters(balance, highest_cap)

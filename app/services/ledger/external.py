@@ -19,10 +19,11 @@ from app.ledger import kept_states, reservations, rules, statements, tables
 from app.ledger.reservations import NewReservation
 from app.ledger.tables import ReservationRow
 from app.privacy import accountants, declared, events, receipts
+from app.privacy.accountants import Amount, SplitDelta
 from app.privacy.accountants.accountant import steps_up
 from app.privacy.declared import DeclaredLoss
 from app.privacy.events import Adjacency, Event, NoBoundInUnit, UnknownPrivacyEvent
-from app.privacy.guarantees import odds_of_charge
+from app.privacy.guarantees import odds_by_change
 from app.privacy.scope import Scope
 from app.registry import models
 from app.services.authorization import authorized_dataset
@@ -43,7 +44,7 @@ class _Charge:
         balance: the account's balance in the charged cells; its room is the largest amount that budget, population and
             rules admit without an approval.
         scope: the cells that are charged.
-        amount: whole steps of the account's unit.
+        amount: on the account.
         delta: steps of 10⁻¹⁸, paid out of the part of δ that is set aside.
         delta_room: steps that remain of the set-aside part in the charged cells.
         stated: the event or the loss that the attester states.
@@ -53,7 +54,7 @@ class _Charge:
 
     balance: statements.Balance
     scope: Scope
-    amount: int
+    amount: Amount
     delta: int
     delta_room: int
     stated: Event | DeclaredLoss
@@ -103,12 +104,11 @@ def _priced(session: Session, principal: Principal, dataset: Dataset, body: Exte
     )
 
 
-def _price_out(accountant: str, amount: int, delta: int) -> ExternalPrice:
-    unit = accountants.by_name(accountant)
+def _price_out(amount: Amount, delta: int) -> ExternalPrice:
     return ExternalPrice(
-        accountant=accountant,
-        unit=unit.UNIT,
-        amount=accountants.amount_text(accountant, amount),
+        accountant=amount.accountant,
+        unit=amount.unit,
+        amount=amount.text,
         delta=accountants.delta_text(delta) if delta else None,
     )
 
@@ -147,13 +147,13 @@ def _coverable(dataset: Dataset, scope: Scope) -> Scope:
     return scope.restricted_to(of_the_unit)
 
 
-def _amount(dataset: Dataset, accountant: str, stated: Event | DeclaredLoss, *, per: str) -> int:
-    """Whole steps that cover the loss of one unit, rounded up once."""
+def _amount(dataset: Dataset, accountant: str, stated: Event | DeclaredLoss, *, per: str) -> Amount:
+    """The amount that covers the loss of one unit, rounded up once."""
     unit = accountants.by_name(accountant)
     loss = _loss(dataset, accountant, stated)
     if loss == 0:
         raise InvalidRequest.at("/event", "costs-nothing")
-    return steps_up(unit.group(_rows(dataset, per=per)) * loss, unit.PLACES)
+    return Amount(accountant, steps_up(unit.group(_rows(dataset, per=per)) * loss, unit.PLACES))
 
 
 def _rows(dataset: Dataset, *, per: str) -> int:
@@ -197,15 +197,15 @@ def quote_external(installation: Installation, principal: Principal, reference: 
         dataset=dataset.id,
         dataset_name=dataset.name,
         scope=charge.scope.to_json(),
-        price=_price_out(balance.accountant, charge.amount, charge.delta),
-        odds=odds_of_charge(balance.accountant, charge.amount, adjacency, delta=delta),
+        price=_price_out(charge.amount, charge.delta),
+        odds=odds_by_change(charge.amount, adjacency, SplitDelta(delta, delta)),
         receipt=_receipt(dataset, balance.accountant, charge.stated, per=body.per),
-        fits=charge.amount <= balance.room and charge.delta <= charge.delta_room,
+        fits=charge.amount.steps <= balance.room and charge.delta <= charge.delta_room,
         remaining=balance.text(balance.remaining),
         delta_remaining=accountants.delta_text(charge.delta_room) if charge.delta else None,
         largest_that_fits=charge.largest_that_fits,
         limited_by=charge.limited_by,
-        warnings=of_large_amount(balance.accountant, charge.amount, delta=balance.delta, adjacency=adjacency),
+        warnings=of_large_amount(charge.amount, delta=balance.delta, adjacency=adjacency),
     )
 
 
@@ -270,7 +270,7 @@ def _reservation(dataset: Dataset, charge: _Charge, body: ExternalIn, *, atteste
         details["declared"] = charge.stated.to_json()
     return NewReservation(
         account_id=dataset.id,
-        amount=charge.amount,
+        amount=charge.amount.steps,
         scope=charge.scope,
         event=None if is_declared else charge.stated.to_json(),
         job_id=None,
@@ -282,14 +282,14 @@ def _reservation(dataset: Dataset, charge: _Charge, body: ExternalIn, *, atteste
 def _reservation_out(session: Session, dataset: Dataset, row: ReservationRow) -> ReservationOut:
     details = row.details or {}
     stated = declared.from_json(details["declared"]) if row.event is None else events.from_json(row.event)
-    accountant, per = statements.highest_cap(session, dataset.id).accountant, details["per"]
+    accountant, per = statements.highest_cap(session, dataset.id).amount.accountant, details["per"]
     return ReservationOut(
         reservation_id=row.id,
         dataset=dataset.id,
         dataset_name=dataset.name,
         state=cast(Literal["reserved", "charged", "void", "expired"], row.state),
         scope=row.scope,
-        price=_price_out(accountant, row.amount, accountants.delta_steps(details.get("delta"))),
+        price=_price_out(Amount(accountant, row.amount), accountants.delta_steps(details.get("delta"))),
         description=details["description"],
         per=per,
         event=row.event,

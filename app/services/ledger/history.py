@@ -336,7 +336,7 @@ def _receipt(session: Session, dataset: Dataset | None, entry: Entry) -> str | N
         return None
     return receipts.in_words(
         events.from_json(entry.event),
-        accountant=statements.highest_cap(session, dataset.id).accountant,
+        accountant=statements.highest_cap(session, dataset.id).amount.accountant,
         adjacency=dataset.adjacency,
         max_rows=dataset.max_rows,
     )

@@ -16,7 +16,7 @@ from app.datasets import catalog
 from app.datasets.catalog import DatasetRow
 from app.ledger import kept_states
 from app.ledger.tables import AccountRow
-from app.privacy.accountants import SplitDelta
+from app.privacy.accountants import Amount
 from app.privacy.calibration import Terms
 from app.privacy.events import Event
 from app.privacy.scope import Scope
@@ -82,9 +82,8 @@ def read_asked(
         dataset, account = catalog.Dataset(row.DatasetRow), row.AccountRow
         grants.check(principal, None if row.role is None else Role(row.role), roles, kind="dataset")
         kept_states.require_declared(session, account, dataset.facts)
-        delta = None if account.delta is None else Fraction(account.delta)
-        converted_at = SplitDelta(delta, Fraction(account.delta_set_aside or 0)).converted_at
-        asked.append(AskedDataset(dataset, catalog.uploads_of_text(row.uploads), account.accountant, converted_at))
+        uploads, delta = catalog.uploads_of_text(row.uploads), account.split_delta.converted_at
+        asked.append(AskedDataset(dataset, uploads, account.accountant, delta))
     return principal, asked
 
 
@@ -176,7 +175,7 @@ class AskedPart:
         terms = self.terms
         is_large = terms.delta is not None and terms.delta > usual_delta
         return [
-            *of_large_amount(terms.accountant, self.amount, delta=terms.delta, adjacency=terms.adjacency),
+            *of_large_amount(Amount(terms.accountant, self.amount), delta=terms.delta, adjacency=terms.adjacency),
             *([_LARGE_DELTA] if is_large else []),
             *([] if self.source.uploads else [_NO_ROWS]),
             *self.dataset.schema.warnings,

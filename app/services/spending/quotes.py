@@ -20,6 +20,7 @@ from app.forests.expected_accuracy import DELTA, Band, Comparison, Run, runs
 from app.ledger import rules, statements
 from app.ledger.admission import AskedAmount
 from app.privacy import accountants, guarantees, receipts
+from app.privacy.accountants import Amount
 from app.services.spending.asked import AskedPart, PricedPart
 from app.wire.spending import ExpectedAccuracyOut, ExpectedAurocOut, RecoveredBandOut, RecoveredOut
 
@@ -71,7 +72,7 @@ class PartQuote:
             "scope": asked.scope.to_json(),
             "price": asked.price,
             "event": event.to_json(),
-            "odds": guarantees.odds_of_charge(terms.accountant, asked.amount, terms.adjacency),
+            "odds": guarantees.odds_by_change(Amount(terms.accountant, asked.amount), terms.adjacency),
             "receipt": receipts.in_words(
                 event, accountant=terms.accountant, adjacency=terms.adjacency, max_rows=terms.max_rows
             ),

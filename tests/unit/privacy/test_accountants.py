@@ -7,7 +7,7 @@ import pytest
 from flint import arb, ctx
 from scipy.special import log_ndtr
 
-from app.privacy.accountants import ALL, gdp, largest_that_fits, zcdp
+from app.privacy.accountants import ALL, Amount, gdp, largest_that_fits, zcdp
 from app.privacy.accountants.accountant import (
     Accountant,
     enclosure,
@@ -155,6 +155,22 @@ def test_a_number_of_steps_is_rounded_down_for_a_grant_and_up_for_a_charge() -> 
             ]
     assert steps_down(Fraction(-3), 9) == steps_up(Fraction(-3), 9) == steps_down(Fraction(0), 9) == 0
     assert steps_up(Fraction(0), 9) == 0
+
+
+@pytest.mark.parametrize(
+    ("amount", "stated", "replacing"),
+    [
+        (Amount("pure", 1_500_000_000), ("pure", "epsilon", "1.5"), "3"),
+        (Amount("zcdp", 20_000_000_000), ("zcdp", "rho", "0.02"), "0.08"),
+        (Amount("gdp", 1), ("gdp", "mu_squared", "0.000000000001"), "0.000000000004"),
+    ],
+)
+def test_an_amount_is_stated_in_the_unit_of_its_accountant(
+    amount: Amount, stated: tuple[str, str, str], replacing: str
+) -> None:
+    assert (amount.accountant, amount.unit, amount.text) == stated
+    assert amount.value == Fraction(stated[2])
+    assert amount.replace_one().text == replacing
 
 
 @pytest.mark.parametrize("unit", [zcdp, gdp])

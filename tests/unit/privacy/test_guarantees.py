@@ -8,14 +8,15 @@ import numpy as np
 import pytest
 
 from app.privacy import accountants
+from app.privacy.accountants import Amount, SplitDelta
 from app.privacy.events import Adjacency
-from app.privacy.guarantees import addition, guarantee, odds_of_charge, of_output, right_guesses
+from app.privacy.guarantees import addition, guarantee, odds_by_change, of_output, right_guesses
 
 ROWS = Adjacency.ADD_REMOVE_ONE
 
 
 def test_replacing_a_row_is_printed_at_twice_the_price() -> None:
-    printed = guarantee(accountant="pure", amount=700_000_000, delta=None, adjacency=ROWS)
+    printed = guarantee(Amount("pure", 700_000_000), SplitDelta(None), adjacency=ROWS)
 
     assert printed["add_remove"] == {"epsilon": "0.7", "delta": "0"}
     assert printed["replace_one"] == {"epsilon": "1.4", "delta": "0"}
@@ -28,7 +29,7 @@ ASSUMED = (
 
 
 def test_text_of_an_account_names_the_row_and_what_is_assumed() -> None:
-    text = guarantee(accountant="pure", amount=3_000_000_000, delta=None, adjacency=ROWS)["text"]
+    text = guarantee(Amount("pure", 3_000_000_000), SplitDelta(None), adjacency=ROWS)["text"]
 
     assert text == (
         "For any two datasets that differ in one row (one has it, the other does not) and carry the same declaration, "
@@ -39,8 +40,8 @@ def test_text_of_an_account_names_the_row_and_what_is_assumed() -> None:
 
 
 def test_an_output_adds_its_charge_to_what_was_released_before() -> None:
-    account = guarantee(accountant="pure", amount=3_000_000_000, delta=None, adjacency=ROWS)
-    added = addition("model", accountant="pure", amount=700_000_000, adjacency=Adjacency.ADD_REMOVE_ONE)
+    account = guarantee(Amount("pure", 3_000_000_000), SplitDelta(None), adjacency=ROWS)
+    added = addition("model", Amount("pure", 700_000_000), adjacency=Adjacency.ADD_REMOVE_ONE)
     printed = of_output(added, account)
 
     assert added == {
@@ -65,7 +66,7 @@ def test_an_output_adds_its_charge_to_what_was_released_before() -> None:
     ],
 )
 def test_other_units_add_their_own_amount_and_four_times_that(accountant: str, unit: str, added: str) -> None:
-    printed = addition("profile", accountant=accountant, amount=20_000_000_000, adjacency=Adjacency.ADD_REMOVE_ONE)
+    printed = addition("profile", Amount(accountant, 20_000_000_000), adjacency=Adjacency.ADD_REMOVE_ONE)
 
     assert (printed["unit"], printed["add_remove"], printed["replace_one"]) == (unit, "0.02", "0.08")
     assert f"this profile adds {added} is added or removed, and at most 0.08" in str(printed["text"])
@@ -76,13 +77,12 @@ def test_other_units_add_their_own_amount_and_four_times_that(accountant: str, u
     [(Adjacency.ADD_REMOVE_ONE, {"add_remove": "0.505", "replace_one": "0.51"}), (Adjacency.LABEL, {"label": "0.505"})],
 )
 def test_the_delta_of_a_charge_is_part_of_its_odds(adjacency: Adjacency, odds: dict[str, str]) -> None:
-    assert odds_of_charge("zcdp", 0, adjacency, delta=Fraction(1, 100)) == odds
+    set_aside = Fraction(1, 100)
+    assert odds_by_change(Amount("zcdp", 0), adjacency, SplitDelta(set_aside, set_aside)) == odds
 
 
 def test_what_an_output_adds_to_labels_has_no_number_for_rows() -> None:
-    printed = addition(
-        "model", accountant="pure", amount=10**9, adjacency=Adjacency.LABEL, unit_column="person", max_rows=3
-    )
+    printed = addition("model", Amount("pure", 10**9), adjacency=Adjacency.LABEL, unit_column="person", max_rows=3)
 
     assert (printed["label"], printed["add_remove"], printed["replace_one"]) == ("1", None, None)
     assert printed["text"] == (
@@ -95,7 +95,7 @@ def test_what_an_output_adds_to_labels_has_no_number_for_rows() -> None:
 @pytest.mark.parametrize(("max_rows", "rows"), [(1, "its one row"), (5, "all of its at most 5 rows")])
 def test_unit_with_several_rows_is_protected_as_a_whole(max_rows: int, rows: str) -> None:
     text = guarantee(
-        accountant="pure", amount=3_000_000_000, delta=None, adjacency=ROWS, unit_column="person", max_rows=max_rows
+        Amount("pure", 3_000_000_000), SplitDelta(None), adjacency=ROWS, unit_column="person", max_rows=max_rows
     )["text"]
 
     assert f"differ in one value of the column 'person' with {rows} (one has it" in str(text)
@@ -103,7 +103,7 @@ def test_unit_with_several_rows_is_protected_as_a_whole(max_rows: int, rows: str
 
 
 def test_nothing_spent_is_a_guarantee_too() -> None:
-    assert guarantee(accountant="pure", amount=0, delta=None, adjacency=ROWS)["replace_one"] == {
+    assert guarantee(Amount("pure", 0), SplitDelta(None), adjacency=ROWS)["replace_one"] == {
         "epsilon": "0",
         "delta": "0",
     }
@@ -113,7 +113,7 @@ def test_nothing_spent_is_a_guarantee_too() -> None:
 def test_approximate_accounts_print_the_cap_and_never_twice_its_epsilon(accountant: str, replaced: str) -> None:
     delta = Fraction(1, 10**6)
     cap = accountants.by_name(accountant).cap(Fraction(1), delta)
-    printed = guarantee(accountant=accountant, amount=cap, delta=delta, adjacency=ROWS)
+    printed = guarantee(Amount(accountant, cap), SplitDelta(delta), adjacency=ROWS)
 
     assert printed["add_remove"] == {"epsilon": "1", "delta": "0.000001"}
     assert printed["replace_one"] == {"epsilon": replaced, "delta": "0.000001"}
@@ -124,7 +124,7 @@ def test_approximate_accounts_print_the_cap_and_never_twice_its_epsilon(accounta
 
 
 def test_approximate_guarantee_of_a_ledger_names_no_model() -> None:
-    text = guarantee(accountant="gdp", amount=10**12, delta=Fraction(1, 10**6), adjacency=ROWS)["text"]
+    text = guarantee(Amount("gdp", 10**12), SplitDelta(Fraction(1, 10**6)), adjacency=ROWS)["text"]
 
     assert "released under this ledger together are (ε, δ)" in str(text)
     assert "model" not in str(text)
@@ -133,14 +133,14 @@ def test_approximate_guarantee_of_a_ledger_names_no_model() -> None:
 @pytest.mark.parametrize(("accountant", "symbol"), [("zcdp", "ρ"), ("gdp", "μ²")])
 def test_several_rows_of_a_person_are_never_called_a_sum_where_it_is_not_one(accountant: str, symbol: str) -> None:
     delta = Fraction(1, 10**6)
-    text = str(guarantee(accountant=accountant, amount=10**9, delta=delta, adjacency=ROWS)["text"])
+    text = str(guarantee(Amount(accountant, 10**9), SplitDelta(delta), adjacency=ROWS)["text"])
 
     assert "sum over those rows" not in text
     assert f"k² times its {symbol}" in text
 
 
 def test_an_account_of_labels_prints_a_number_for_labels_and_none_for_rows() -> None:
-    printed = guarantee(accountant="pure", amount=700_000_000, delta=None, adjacency=Adjacency.LABEL)
+    printed = guarantee(Amount("pure", 700_000_000), SplitDelta(None), adjacency=Adjacency.LABEL)
 
     assert printed["label"] == {"epsilon": "0.7", "delta": "0"}
     assert printed["add_remove"] is None
@@ -160,7 +160,7 @@ def test_labels_with_a_delta_are_those_of_the_whole_account(accountant: str) -> 
     delta = Fraction(1, 10**6)
     cap = accountants.by_name(accountant).cap(Fraction(1), delta)
     printed = guarantee(
-        accountant=accountant, amount=cap, delta=delta, adjacency=Adjacency.LABEL, unit_column="person", max_rows=3
+        Amount(accountant, cap), SplitDelta(delta), adjacency=Adjacency.LABEL, unit_column="person", max_rows=3
     )
     text = str(printed["text"])
 
@@ -175,27 +175,27 @@ def test_labels_with_a_delta_are_those_of_the_whole_account(accountant: str) -> 
 LOSSES = [Fraction(1, 1000), Fraction(1, 10), Fraction(1), Fraction(5, 2), Fraction(8)]
 
 
-def _steps(accountant: str, loss: Fraction) -> int:
-    return int(loss * 10 ** accountants.by_name(accountant).PLACES)
+def _amount(accountant: str, loss: Fraction) -> Amount:
+    return Amount(accountant, int(loss * 10 ** accountants.by_name(accountant).PLACES))
 
 
 @pytest.mark.parametrize("loss", LOSSES)
 def test_randomised_response_reaches_the_odds_of_pure_accounts(loss: Fraction) -> None:
     exact = 1 / (1 + math.exp(-float(loss)))
-    assert exact <= float(right_guesses("pure", _steps("pure", loss))) <= exact + 1e-4
+    assert exact <= float(right_guesses(_amount("pure", loss))) <= exact + 1e-4
 
 
 @pytest.mark.parametrize("loss", LOSSES)
 def test_a_gaussian_mechanism_reaches_the_odds_of_gdp_accounts(loss: Fraction) -> None:
     exact = NormalDist().cdf(math.sqrt(loss) / 2)
-    assert exact <= float(right_guesses("gdp", _steps("gdp", loss))) <= exact + 1e-4
+    assert exact <= float(right_guesses(_amount("gdp", loss))) <= exact + 1e-4
 
 
 @pytest.mark.parametrize("loss", LOSSES)
 def test_no_gaussian_pair_exceeds_the_odds_of_zcdp_accounts(loss: Fraction) -> None:
     """N(0, 1) and N(√(2ρ), 1) are exactly ρ-zCDP."""
     exact = NormalDist().cdf(math.sqrt(2 * loss) / 2)
-    assert exact <= float(right_guesses("zcdp", _steps("zcdp", loss))) <= exact + 0.12
+    assert exact <= float(right_guesses(_amount("zcdp", loss))) <= exact + 0.12
 
 
 def test_no_pair_of_coins_exceeds_the_odds_of_zcdp_accounts() -> None:
@@ -204,7 +204,8 @@ def test_no_pair_of_coins_exceeds_the_odds_of_zcdp_accounts() -> None:
         for q in np.linspace(0.02, 0.98, 13):
             both = [(p, q), (q, p)]
             rho = max(float(np.max(_renyi(a, b, orders) / orders)) for a, b in both)
-            odds = float(right_guesses("zcdp", math.ceil(rho * 10 ** accountants.by_name("zcdp").PLACES)))
+            steps = math.ceil(rho * 10 ** accountants.by_name("zcdp").PLACES)
+            odds = float(right_guesses(Amount("zcdp", steps)))
             assert (1 + abs(p - q)) / 2 <= odds + 1e-3
 
 
@@ -215,9 +216,9 @@ def _renyi(p: float, q: float, orders: np.ndarray) -> np.ndarray:
 
 @pytest.mark.parametrize("accountant", accountants.NAMES)
 def test_nothing_spent_leaves_a_coin(accountant: str) -> None:
-    assert right_guesses(accountant, 0) == "0.5"
-    assert right_guesses(accountant, 10**30) == "1"
+    assert right_guesses(Amount(accountant, 0)) == "0.5"
+    assert right_guesses(Amount(accountant, 10**30)) == "1"
 
 
 def test_delta_that_is_set_aside_counts() -> None:
-    assert right_guesses("zcdp", 0, set_aside=Fraction(1, 100)) == "0.505"
+    assert right_guesses(Amount("zcdp", 0), set_aside=Fraction(1, 100)) == "0.505"
