@@ -79,9 +79,7 @@ class JobRow(Base):
     lease_until: Mapped[datetime | None]
     charged_at: Mapped[datetime | None]
     finished_at: Mapped[datetime | None]
-    model_id: Mapped[str | None]
-    profile_id: Mapped[str | None]
-    evaluation_id: Mapped[str | None]
+    release_id: Mapped[str | None]
 
     __table_args__ = (
         Index("ix_jobs_state_submitted_at", "state", "submitted_at"),
@@ -90,7 +88,6 @@ class JobRow(Base):
         CheckConstraint(
             "state IN ('waiting', 'queued', 'running', 'succeeded', 'failed', 'cancelled')", name="state_known"
         ),
-        CheckConstraint("kind IN ('train', 'profile', 'evaluation')", name="kind_known"),
         CheckConstraint("(kind = 'train') = (algorithm IS NOT NULL)", name="training_names_its_algorithm"),
         CheckConstraint("(state = 'running') = (lease_token IS NOT NULL)", name="running_is_leased"),
         CheckConstraint("state <> 'succeeded' OR charged_at IS NOT NULL", name="success_is_charged"),

@@ -1,4 +1,4 @@
-"""Stores, finds, lists and removes models and their aliases, and the facts of datasets that model cards show.
+"""Finds, lists and removes models, stores their aliases, and the facts of datasets that model cards show.
 
 An alias, such as ``bank@production``, belongs to a dataset and names one of its models. Every move is a row, and the
 last one is in force.
@@ -16,9 +16,10 @@ from sqlalchemy.orm import InstrumentedAttribute, Session, aliased
 
 from app.core.errors import ModelHasAlias, NotFound
 from app.core.stamps import is_reference
-from app.db.base import find_row
 from app.db.database import insert
-from app.registry.tables import AliasMoveRow, DatasetPopulationRow, GuaranteeRow, ModelRow
+from app.registry import releases
+from app.registry.releases import MODEL
+from app.registry.tables import AliasMoveRow, DatasetPopulationRow, GuaranteeRow, ReleaseRow
 
 _EPOCH, _TICK = datetime(1970, 1, 1, tzinfo=UTC), timedelta(microseconds=1)
 
@@ -38,29 +39,27 @@ class ModelFilter:
 ALL_MODELS = ModelFilter()
 
 
-def add(session: Session, row: ModelRow) -> None:
-    """Stores a model whose artifact is stored already."""
-    session.add(row)
-    session.flush()
+_IS_MODEL = ReleaseRow.kind == MODEL
 
 
-def find(session: Session, model_id: str) -> ModelRow:
+def find(session: Session, model_id: str) -> ReleaseRow:
     """Finds a model by its id."""
-    return find_row(session, ModelRow, model_id, kind="model")
+    return releases.find(session, MODEL, model_id)
 
 
 def names(session: Session, model_ids: Sequence[str]) -> dict[str, str]:
     """The names of several models, by id; models that were deleted or have no name are left out."""
-    query = select(ModelRow.id, ModelRow.name).where(ModelRow.id.in_(model_ids), ModelRow.name.is_not(None))
+    query = select(ReleaseRow.id, ReleaseRow.name).where(_IS_MODEL)
+    query = query.where(ReleaseRow.id.in_(model_ids), ReleaseRow.name.is_not(None))
     return {row.id: row.name for row in session.execute(query)}
 
 
-def locked(session: Session, model_id: str) -> ModelRow:
+def locked(session: Session, model_id: str) -> ReleaseRow:
     """Finds a model by its id and locks its row, so that it is not deleted while an alias begins to name it."""
-    return find_row(session, ModelRow, model_id, kind="model", lock=True)
+    return releases.find(session, MODEL, model_id, lock=True)
 
 
-def cursor(row: ModelRow) -> str:
+def cursor(row: ReleaseRow) -> str:
     """The cursor of a model in the list of models, which stays valid when the model is removed."""
     return f"{(row.created_at - _EPOCH) // _TICK}.{row.id}"
 
@@ -72,7 +71,7 @@ def page(
     before: str | None,
     limit: int,
     matching: ModelFilter = ALL_MODELS,
-) -> list[ModelRow]:
+) -> list[ReleaseRow]:
     """A page of the models of the given datasets (``None``: all datasets), newest first.
 
     Args:
@@ -81,19 +80,20 @@ def page(
     Raises:
         NotFound: ``before`` is not a cursor.
     """
-    query = select(ModelRow).order_by(ModelRow.created_at.desc(), ModelRow.id.desc()).limit(limit)
+    newest_first = (ReleaseRow.created_at.desc(), ReleaseRow.id.desc())
+    query = select(ReleaseRow).where(_IS_MODEL).order_by(*newest_first).limit(limit)
     if dataset_ids is not None:
-        query = query.where(ModelRow.dataset_id.in_(dataset_ids))
+        query = query.where(ReleaseRow.dataset_id.in_(dataset_ids))
     if matching.algorithm is not None:
-        query = query.where(ModelRow.algorithm == matching.algorithm)
+        query = query.where(ReleaseRow.algorithm == matching.algorithm)
     if matching.alias is not None:
-        query = query.where(is_named_by(ModelRow.id, matching.alias))
+        query = query.where(is_named_by(ReleaseRow.id, matching.alias))
     if before is not None:
         cursor_of_last = _CURSOR.fullmatch(before)
         if cursor_of_last is None:
             raise NotFound("place")
         ticks, model_id = cursor_of_last.groups()
-        query = query.where(tuple_(ModelRow.created_at, ModelRow.id) < (_EPOCH + int(ticks) * _TICK, model_id))
+        query = query.where(tuple_(ReleaseRow.created_at, ReleaseRow.id) < (_EPOCH + int(ticks) * _TICK, model_id))
     return list(session.execute(query).scalars())
 
 
@@ -108,17 +108,18 @@ def remove(session: Session, model_id: str) -> str:
         raise ModelHasAlias(addresses)
     session.delete(row)
     session.flush()
-    return row.digest
+    return row.file
 
 
 def digests(session: Session) -> set[str]:
-    """Digests of the artifacts of all models."""
-    return set(session.execute(select(ModelRow.digest)).scalars())
+    """Digests of the files of all releases."""
+    query = select(ReleaseRow.digest).where(ReleaseRow.digest.is_not(None))
+    return {str(digest) for digest in session.execute(query).scalars()}
 
 
 def is_referenced(session: Session, digest: str) -> bool:
-    """Whether a model has this artifact."""
-    return session.execute(select(ModelRow.id).where(ModelRow.digest == digest).limit(1)).first() is not None
+    """Whether a release has this file."""
+    return session.execute(select(ReleaseRow.id).where(ReleaseRow.digest == digest).limit(1)).first() is not None
 
 
 def put_guarantee(session: Session, dataset_id: str, guarantee: Mapping[str, Any]) -> None:

@@ -1,33 +1,59 @@
-"""Defines the database tables of models, profiles and evaluations. An artifact holds the model itself.
-
-The rows of profiles and evaluations hold the releases themselves.
-"""
+"""Defines the database tables of releases, and of the aliases and later facts of models."""
 
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Index
+from sqlalchemy import CheckConstraint, Index
 from sqlalchemy.orm import Mapped, mapped_column
 
 from app.db.base import Base, CanonicalJson
 
 
-class ModelRow(Base):
-    """A model; its artifact is the file of ``digest``."""
+class ReleaseRow(Base):
+    """What a job released about the rows of a dataset: a file or a body, which never changes.
 
-    __tablename__ = "models"
+    Attributes:
+        kind: that of the job.
+        dataset_id: the dataset whose grants govern the release.
+        algorithm: of a model.
+        digest: SHA-256 of the file.
+        body: the released numbers and their public facts.
+        created_at: when the job was submitted; the time of its end would reveal how long it took.
+    """
+
+    __tablename__ = "releases"
 
     id: Mapped[str] = mapped_column(primary_key=True)
+    kind: Mapped[str]
     name: Mapped[str | None]
-    dataset_id: Mapped[str] = mapped_column(index=True)
+    dataset_id: Mapped[str]
     dataset_name: Mapped[str]
-    job_id: Mapped[str]
-    algorithm: Mapped[str]
-    digest: Mapped[str] = mapped_column(index=True)
-    size_bytes: Mapped[int]
+    job_id: Mapped[str] = mapped_column(unique=True)
+    algorithm: Mapped[str | None]
+    digest: Mapped[str | None] = mapped_column(index=True)
+    size_bytes: Mapped[int | None]
+    body: Mapped[dict[str, Any] | None] = mapped_column(CanonicalJson)
     created_at: Mapped[datetime]
 
-    __table_args__ = (Index("ix_models_created_at_id", "created_at", "id"),)
+    __table_args__ = (
+        Index("ix_releases_kind_created_at_id", "kind", "created_at", "id"),
+        Index("ix_releases_dataset_id_kind_created_at_id", "dataset_id", "kind", "created_at", "id"),
+        CheckConstraint(
+            "(digest IS NULL) = (size_bytes IS NULL) AND (digest IS NULL) = (body IS NOT NULL)", name="file_or_body"
+        ),
+    )
+
+    @property
+    def file(self) -> str:
+        """The digest of the file, of a release that has one."""
+        assert self.digest is not None, "the release is a file"
+        return self.digest
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """The body, of a release that has one."""
+        assert self.body is not None, "the release is a body"
+        return self.body
 
 
 class AliasMoveRow(Base):
@@ -75,31 +101,6 @@ class DatasetPopulationRow(Base):
 
     dataset_id: Mapped[str] = mapped_column(primary_key=True)
     population: Mapped[str]
-
-
-class _ReleaseColumns:
-    """``body`` holds the released numbers and their public facts, and never changes."""
-
-    id: Mapped[str] = mapped_column(primary_key=True)
-    name: Mapped[str | None]
-    dataset_id: Mapped[str]
-    dataset_name: Mapped[str]
-    job_id: Mapped[str] = mapped_column(unique=True)
-    body: Mapped[dict[str, Any]] = mapped_column(CanonicalJson)
-    created_at: Mapped[datetime]
-
-
-class ProfileRow(_ReleaseColumns, Base):
-    """A released profile."""
-
-    __tablename__ = "profiles"
-    __table_args__ = (Index("ix_profiles_dataset_id_created_at_id", "dataset_id", "created_at", "id"),)
-
-
-class EvaluationRow(_ReleaseColumns, Base):
-    """A released evaluation."""
-
-    __tablename__ = "evaluations"
 
 
 class EvaluatedModelRow(Base):

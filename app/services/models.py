@@ -21,7 +21,7 @@ from app.ledger.tables import EntryKind
 from app.privacy import guarantees
 from app.registry import models
 from app.registry.models import ALL_MODELS, ModelFilter
-from app.registry.tables import AliasMoveRow, ModelRow
+from app.registry.tables import AliasMoveRow, ReleaseRow
 from app.services.authorization import authorized_dataset, refreshed, write_as
 from app.services.guarantees import of_population
 from app.services.installation import Installation
@@ -38,7 +38,7 @@ def show_model(installation: Installation, principal: Principal, address: str) -
     """
     with installation.database.read() as session:
         row = addressed_model(session, principal, address, SEE_MODEL)
-        artifact = installation.cache.get(row.digest)
+        artifact = installation.cache.get(row.file)
         facts = artifact.metadata
         guarantee = _guarantee(session, row.dataset_id, facts["guarantee"])
         second = _unlabelled(session, principal, facts)
@@ -63,7 +63,7 @@ def show_model(installation: Installation, principal: Principal, address: str) -
             "profile_id": facts["profile_id"],
             "unlabelled": second,
             "read_outs": list(catalogue.read_outs(artifact.plan.algorithm)),
-            "digest": row.digest,
+            "digest": row.file,
             "size_bytes": row.size_bytes,
             "created_at": stamps.to_text(row.created_at),
         }
@@ -103,7 +103,7 @@ def names_of_models(installation: Installation, principal: Principal, model_ids:
 
 def take_artifact(installation: Installation, principal: Principal, address: str) -> BinaryIO:
     """Opens the file of a model's artifact."""
-    return installation.store.open(_taken(installation, principal, address).digest)
+    return installation.store.open(_taken(installation, principal, address).file)
 
 
 def take_onnx(
@@ -119,7 +119,7 @@ def take_onnx(
     row = _taken(installation, principal, address)
     with ExitStack() as closes:
         file = closes.enter_context(installation.spool())
-        file.write(model.dumps(installation.cache.get(row.digest), digest=row.digest, read_out=read_out))
+        file.write(model.dumps(installation.cache.get(row.file), digest=row.file, read_out=read_out))
         file.seek(0)
         closes.pop_all()
         return file
@@ -139,7 +139,7 @@ def delete_model(installation: Installation, principal: Principal, address: str)
         installation.cache.forget(digest)
 
 
-def _taken(installation: Installation, principal: Principal, address: str) -> ModelRow:
+def _taken(installation: Installation, principal: Principal, address: str) -> ReleaseRow:
     with installation.database.read() as session:
         return addressed_model(session, refreshed(installation, session, principal), address, TAKE_MODEL)
 
@@ -166,15 +166,15 @@ def _unlabelled(session: Session, principal: Principal, facts: Mapping[str, Any]
     return {**second, "guarantee": _guarantee(session, second["dataset"], second["guarantee"])}
 
 
-def _summary(row: ModelRow, addresses: Sequence[str]) -> ModelSummary:
+def _summary(row: ReleaseRow, addresses: Sequence[str]) -> ModelSummary:
     return ModelSummary(
         id=row.id,
         name=row.name,
         aliases=list(addresses),
         dataset=row.dataset_id,
         dataset_name=row.dataset_name,
-        algorithm=row.algorithm,
-        digest=row.digest,
+        algorithm=str(row.algorithm),
+        digest=row.file,
         created_at=stamps.to_text(row.created_at),
     )
 

@@ -27,7 +27,7 @@ from app.forests.contract.plan import Forest
 from app.forests.data.sanitiser import SanitisedColumns, max_rows, sanitise_prediction_columns
 from app.forests.data.schema import Schema
 from app.registry import models
-from app.registry.tables import ModelRow
+from app.registry.tables import ReleaseRow
 from app.services.installation import Installation
 
 
@@ -271,13 +271,13 @@ def address_of(installation: Installation, principal: Principal, address: str) -
     def read() -> tuple[Addressed, float]:
         with installation.database.read() as session:
             row = addressed_model(session, principal, address, PREDICT)
-            return Addressed(row.id, row.digest), math.inf
+            return Addressed(row.id, row.file), math.inf
 
     known: Addressed | None = installation.authority.get(name)
     return installation.authority.read(name, read) if known is None else known
 
 
-def addressed_model(session: Session, principal: Principal, address: str, roles: Set[Role]) -> ModelRow:
+def addressed_model(session: Session, principal: Principal, address: str, roles: Set[Role]) -> ReleaseRow:
     """Finds a model by its id or by ``dataset@alias``, with the id or the name of the dataset.
 
     A name of a dataset may stand for several datasets, because the name of an erased one is free. The address then
@@ -363,6 +363,6 @@ def prepare_newest(installation: Installation) -> None:
     with installation.database.read() as session:
         newest = models.page(session, dataset_ids=None, before=None, limit=1)
     for row in newest:
-        artifact = installation.cache.get(row.digest)
+        artifact = installation.cache.get(row.file)
         forests.prepare(artifact.forest, artifact.schema)
-        installation.cache.recount(row.digest)
+        installation.cache.recount(row.file)

@@ -18,7 +18,7 @@ from app.ledger import accounts, populations, statements, tables
 from app.ledger import reservations as ledger
 from app.privacy.scope import WHOLE
 from app.registry import models
-from app.registry.tables import AliasMoveRow, ModelRow
+from app.registry.tables import AliasMoveRow, ReleaseRow
 from app.services.installation import Installation
 from tests.support import reserving
 from tests.support.crash_scene import EVENT, open_account, open_installation
@@ -180,11 +180,12 @@ def _put_alias(session: Session) -> None:
 def test_a_model_is_not_deleted_while_an_alias_begins_to_name_it(
     installation: Installation, first: Step, second: Step, refusal: type[Exception]
 ) -> None:
-    model = ModelRow(
+    model = ReleaseRow(
+        kind="train",
         id="md_1", name=None, dataset_id="ds_1", dataset_name="bank", job_id="jb_1", algorithm="mrf", digest="d",
         size_bytes=1, created_at=stamps.now(),
     )  # fmt: skip
     with installation.database.write() as session:
-        models.add(session, model)
+        session.add(model)
     with pytest.raises(refusal):
         _run_in_order(installation, first, second)

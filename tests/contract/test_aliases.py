@@ -14,7 +14,7 @@ from app.core.errors import ChangedMeanwhile, InvalidRequest, ModelHasAlias, Not
 from app.core.preconditions import condition_of
 from app.ledger import control
 from app.registry.models import ModelFilter
-from app.registry.tables import ModelRow
+from app.registry.tables import ReleaseRow
 from app.services import models
 from app.services.datasets.erase import delete_dataset
 from app.services.installation import Installation
@@ -37,7 +37,8 @@ def _trained(installation: Installation, dataset: dict[str, Any], *names: str) -
     with installation.database.write() as session:
         for number, name in enumerate(names):
             session.add(
-                ModelRow(
+                ReleaseRow(
+                    kind="train",
                     id=name, name=None, dataset_id=dataset["id"], dataset_name=dataset["name"], job_id=f"jb_{name}",
                     algorithm="mrf", digest=f"digest of {name}", size_bytes=1,
                     created_at=installation.database.now(session) + timedelta(seconds=number),
@@ -210,7 +211,7 @@ def test_the_lock_order_of_a_move(postgresql_scene: Scene) -> None:
     assert_locks_in_order(
         installation.database.engine,
         lambda: _put(installation, dataset, "production", "md_1"),
-        [("keys", OWNER.key_id), ("datasets", dataset), ("models", "md_1"), ("accounts", control.CHAIN)],
+        [("keys", OWNER.key_id), ("datasets", dataset), ("releases", "md_1"), ("accounts", control.CHAIN)],
     )
 
 

@@ -14,7 +14,7 @@ from app.access import keys
 from app.access.keys import elapsed_s
 from app.core import limits, stamps
 from app.core.errors import GrovekeeperError
-from app.registry.tables import ModelRow
+from app.registry.tables import ReleaseRow
 from app.services import models
 from app.services.authorization import authenticate_and_keep, cached
 from app.services.installation import Installation
@@ -57,8 +57,9 @@ def predictor(scene: Scene, database_url: str, monkeypatch: pytest.MonkeyPatch) 
     with scene.installation.database.write() as session:
         for name in ("md_1", "md_2"):
             session.add(
-                ModelRow(
-                    id=name, name=None, dataset_id=scene.dataset_id, dataset_name="d", job_id="jb",
+                ReleaseRow(
+                    kind="train",
+                    id=name, name=None, dataset_id=scene.dataset_id, dataset_name="d", job_id=f"jb_{name}",
                     algorithm="mrf", digest=name * 16, size_bytes=1,
                     created_at=scene.installation.database.now(session),
                 )

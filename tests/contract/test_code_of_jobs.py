@@ -43,7 +43,7 @@ def _trained(scene: Scene, algorithm: str, work: Callable[[JobTask, Lease], None
     except (AccountantMismatch, AdjacencyMismatch, InvalidRequest):
         return None
     run(scene, work)
-    return scene.job(str(json.loads(answer.body)["job_id"])).model_id
+    return scene.job(str(json.loads(answer.body)["job_id"])).release_id
 
 
 @on_one_database

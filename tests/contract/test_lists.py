@@ -21,7 +21,7 @@ from app.privacy.partitions import Partitions
 from app.privacy.scope import Scope
 from app.registry import releases as stored
 from app.registry.models import ModelFilter
-from app.registry.tables import EvaluationRow, ModelRow
+from app.registry.tables import ReleaseRow
 from app.services import dataset_rules, keys, models, populations
 from app.services.datasets import show
 from app.services.datasets.erase import delete_dataset
@@ -260,8 +260,9 @@ def test_the_list_of_evaluations_takes_a_fixed_number_of_queries(scene: Scene, c
             budget = budget or {"accountant": "pure", "epsilon": "3"}
             dataset = people.declared(scene.installation, budget=budget)
             with scene.installation.database.write() as session:
-                row = stored.find_evaluation(session, made)
-                copy = EvaluationRow(
+                row = stored.find(session, stored.EVALUATION, made)
+                copy = ReleaseRow(
+                    kind=stored.EVALUATION,
                     id=f"ev_{number}",
                     name=None,
                     dataset_id=dataset["id"],
@@ -270,7 +271,7 @@ def test_the_list_of_evaluations_takes_a_fixed_number_of_queries(scene: Scene, c
                     body=row.body,
                     created_at=row.created_at,
                 )
-                stored.add_evaluation(session, copy, [model_id])
+                stored.add(session, copy, evaluated=[model_id])
         scene.installation.database.kept.clear()
         computed.clear()
         models.list_models(scene.installation, OWNER, PageRequest(500))
@@ -293,7 +294,8 @@ def _add_models(installation: Installation, ids: list[str]) -> None:
         at = installation.database.now(session)
         for model_id in ids:
             session.add(
-                ModelRow(
+                ReleaseRow(
+                    kind="train",
                     id=model_id, name=None, dataset_id=dataset["id"], dataset_name=dataset["name"],
                     job_id=f"jb_{model_id}", algorithm="mrf", digest=f"digest of {model_id}", size_bytes=1,
                     created_at=at,

@@ -9,6 +9,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
 from app.core import limits
@@ -18,6 +19,7 @@ from app.core.processes import Stop
 from app.db.database import Database
 from app.jobs import queue
 from app.registry import models
+from app.registry.tables import ReleaseRow
 from app.services.execution import charge, finished, lease, run_job, sweep
 from app.services.execution.lease import Lease
 from app.services.jobs import show_jobs
@@ -105,8 +107,9 @@ def _submit(scene: Scene, kind: str) -> str:
 
 
 def _n_outputs(scene: Scene, job_id: str) -> int:
-    row = scene.job(job_id)
-    return sum(output is not None for output in (row.model_id, row.profile_id, row.evaluation_id))
+    with scene.installation.database.read() as session:
+        query = select(func.count()).where(ReleaseRow.job_id == job_id)
+        return session.execute(query).scalar_one()
 
 
 @pytest.fixture
@@ -314,7 +317,7 @@ def test_the_artifact_of_a_noted_output_stays_however_old_it_is(
     sweep.tidy_artifacts(scene.installation)
     assert _long_ago(scene, job_id) == 1
     with scene.installation.database.read() as session:
-        found = models.find(session, str(scene.job(job_id).model_id))
+        found = models.find(session, str(scene.job(job_id).release_id))
     assert scene.installation.cache.get(found.digest).metadata["job_id"] == job_id
 
 

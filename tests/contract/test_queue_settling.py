@@ -38,7 +38,7 @@ def test_a_grown_forest_is_a_model_and_nothing_else_is_left(scene: Scene) -> Non
     assert scene.end(job_id) == ("succeeded", None, ["reserve", "charge"])
     row = scene.job(job_id)
     with scene.installation.database.read() as session:
-        model = models.find(session, str(row.model_id))
+        model = models.find(session, str(row.release_id))
     artifact = scene.installation.cache.get(model.digest)
     assert artifact.metadata["ledger"]["reservation_id"] == row.parts[0].reservation_id
     assert row.trees_done == row.n_trees == 2
@@ -65,7 +65,7 @@ def test_a_child_that_leaves_no_forest_fails_the_job_and_the_charge_stays(
     job_id, claim = submitted_and_claimed(scene)
     run_job.run_job(scene.installation, claim, train)
     assert scene.end(job_id) == ("failed", "failed", ["reserve", "charge"])
-    assert scene.job(job_id).model_id is None
+    assert scene.job(job_id).release_id is None
     scene.assert_no_orphans()
 
 
@@ -138,7 +138,7 @@ def test_a_last_commit_that_fails_once_is_tried_again_and_happens_once(
     assert scene.end(job_id) == ("succeeded", None, ["reserve", "charge"])
     with scene.installation.database.read() as session:
         assert [model.id for model in models.page(session, dataset_ids=None, before=None, limit=9)] == [
-            scene.job(job_id).model_id
+            scene.job(job_id).release_id
         ]
     scene.assert_no_orphans()
 

@@ -12,9 +12,8 @@ from app.core.errors import DatasetDeleted
 from app.core.sealed_files import SealedFile
 from app.datasets import ingest, row_files
 from app.datasets.upload_bodies import BodyForm
-from app.registry import models
 from app.registry.store import name_of
-from app.registry.tables import ModelRow
+from app.registry.tables import ReleaseRow
 from app.services.datasets import upload
 from app.services.datasets.erase import delete_dataset
 from app.services.execution.sweep import STALE_UPLOAD, tidy_artifacts, tidy_jobs, tidy_rows
@@ -117,11 +116,12 @@ def test_an_unreferenced_artifact_is_removed_once_no_registration_can_be_pending
     store = scene.installation.store
     needed, orphan, young = (store.put(name) for name in (b"needed", b"orphan", b"young"))
     with scene.installation.database.write() as session:
-        row = ModelRow(
+        row = ReleaseRow(
+            kind="train",
             id="md_1", name=None, dataset_id=scene.dataset_id, dataset_name="census", job_id="jb_1", algorithm="mrf",
             digest=needed, size_bytes=6, created_at=datetime.now(UTC),
         )  # fmt: skip
-        models.add(session, row)
+        session.add(row)
     home = scene.installation.home
     files = {digest: home / name_of(digest) for digest in (needed, orphan, young)}
     for digest in (needed, orphan):

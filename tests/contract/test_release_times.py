@@ -194,7 +194,7 @@ def test_whether_a_child_had_ended_when_the_worker_stopped_does_not_show(run: Ru
     job_id = run.submit("a")
     run.work(until=30)
     job = run.scene.job(job_id)
-    assert (job.state, job.reason, job.model_id) == ("failed", "lost", None)
+    assert (job.state, job.reason, job.release_id) == ("failed", "lost", None)
 
 
 def test_a_worker_that_was_asked_to_stop_still_ends_its_job_at_a_public_time(run: Run) -> None:

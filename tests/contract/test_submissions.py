@@ -206,7 +206,7 @@ def test_a_plan_is_not_used_for_another_dataset_that_took_the_name_meanwhile(sce
 
 def test_a_profile_is_reused_by_those_who_may_when_the_job_is_accepted(scene: Scene) -> None:
     other = Pair.beside(scene).second
-    profile_id = scene.job(_ran(scene, job_kinds.profile(scene))).profile_id
+    profile_id = scene.job(_ran(scene, job_kinds.profile(scene))).release_id
     for dataset in (scene, other):
         grant(dataset, "analyst")
     lose = partial(remove_grant, scene.installation, OWNER, scene.dataset_id, SECOND.key_id)

@@ -87,7 +87,7 @@ class Clinic:
         _upload(installation, register, 200)
         clinic = cls(installation, dataset, register, uploads, [], "")
         for key in ("a", "b"):
-            clinic.models.append(str(clinic._ended(clinic.train(key)).model_id))
+            clinic.models.append(str(clinic._ended(clinic.train(key)).release_id))
         return cls(installation, dataset, register, uploads, clinic.models, clinic._released(clinic.look("c")))
 
     def train(self, key: str, **more: Any) -> str:
@@ -128,7 +128,7 @@ class Clinic:
             return session.get_one(JobRow, job_id)
 
     def _released(self, job_id: str) -> str:
-        return str(self._ended(job_id).profile_id)
+        return str(self._ended(job_id).release_id)
 
 
 def _upload(installation: Installation, dataset: str, first_age: int) -> str:
@@ -344,8 +344,7 @@ def _rows_of(session: Session, clinic: Clinic, table: Table, job_id: str) -> lis
         "epochs": [table.columns.get("dataset_id").in_(datasets)] if table.name == "epochs" else [],
         "reservations": [table.columns.get("job_id") == job_id],
         "entries": [table.columns.get("job_id") == job_id],
-        "models": [table.columns.get("id").in_(clinic.models)] if table.name == "models" else [],
-        "profiles": [table.columns.get("id") == clinic.profile],
+        "releases": [table.columns.get("id").in_([*clinic.models, clinic.profile])] if table.name == "releases" else [],
         "keys": [table.columns.get("id") == OWNER.key_id],
         "grants": [table.columns.get("key_id") == OWNER.key_id],
     }

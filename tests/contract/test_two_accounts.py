@@ -47,7 +47,7 @@ def test_a_job_that_succeeds_was_charged_on_both_accounts_and_its_model_names_bo
     _run(pair)
     row = pair.first.job(job_id)
     with pair.first.installation.database.read() as session:
-        model = models.find(session, str(row.model_id))
+        model = models.find(session, str(row.release_id))
     facts = pair.first.installation.cache.get(model.digest).metadata
 
     assert (row.state, pair.kinds_of(job_id)) == ("succeeded", (CHARGED, CHARGED))

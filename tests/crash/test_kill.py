@@ -100,7 +100,7 @@ def test_a_killed_job_fails_if_it_was_charged_and_runs_again_otherwise(aftermath
             assert end == ("failed", "failed" if point in CHILD_POINTS else "lost"), (
                 "the budget is spent, and the job is not run again"
             )
-    assert (wreck.after.model_id is not None) == (wreck.after.state == "succeeded")
+    assert (wreck.after.release_id is not None) == (wreck.after.state == "succeeded")
 
 
 @pytest.mark.parametrize("point", POINTS)

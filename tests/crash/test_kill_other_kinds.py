@@ -54,7 +54,7 @@ def test_a_killed_release_fails_if_it_was_charged_and_runs_again_otherwise(launc
     scene = launcher.scene
     model_id = ""
     if kind == "evaluation":
-        model_id = str(_settled(launcher, scene.submit_job(key="model")).model_id)
+        model_id = str(_settled(launcher, scene.submit_job(key="model")).release_id)
 
     ends = {}
     for point in ("charge-not-committed", "rows-opened-both"):
@@ -66,9 +66,9 @@ def test_a_killed_release_fails_if_it_was_charged_and_runs_again_otherwise(launc
         ends[point] = (then, _settled(launcher, job_id), scene.kinds_of(job_id))
     then, row, kinds = ends["charge-not-committed"]
     assert (then, row.state, kinds) == (["reserve"], "succeeded", ["reserve", "charge"])
-    assert (row.profile_id if kind == "profile" else row.evaluation_id) is not None
+    assert row.release_id is not None
     then, row, kinds = ends["rows-opened-both"]
     assert (then, row.state, row.reason, kinds) == (["reserve", "charge"], "failed", "lost", ["reserve", "charge"])
-    assert (row.profile_id, row.evaluation_id) == (None, None)
+    assert row.release_id is None
     scene.verified()
     scene.assert_no_orphans()

@@ -28,7 +28,7 @@ def _running_job(launcher: Launcher) -> Iterator[tuple[str, ForkedProgram]]:
 
 def _assert_spent_without_a_model(launcher: Launcher, job_id: str, *, state: str, reason: str) -> None:
     row = launcher.scene.job(job_id)
-    assert (row.state, row.reason, row.model_id) == (state, reason, None)
+    assert (row.state, row.reason, row.release_id) == (state, reason, None)
     assert launcher.scene.kinds_of(job_id) == ["reserve", "charge"]
     assert launcher.scene.verified().tightest.charged == 10_000_000
     launcher.scene.assert_no_orphans()
@@ -47,7 +47,7 @@ def test_a_worker_that_gets_one_sigterm_finishes_its_job_and_ends(own_launcher: 
         released(own_launcher.journal(SLOW)).touch()
         assert worker.wait(timeout=_GIVE_UP_S) == 0
     row = scene.job(job_id)
-    assert (row.state, row.reason, row.model_id is None) == ("succeeded", None, False)
+    assert (row.state, row.reason, row.release_id is None) == ("succeeded", None, False)
     assert scene.kinds_of(job_id) == ["reserve", "charge"]
 
 

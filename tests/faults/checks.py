@@ -18,7 +18,7 @@ from sqlalchemy import select
 from app.db.database import Database
 from app.jobs.states import UNFINISHED, JobState
 from app.jobs.tables import JobRow
-from app.registry.tables import ModelRow
+from app.registry.tables import ReleaseRow
 from app.verifier import control_export, dataset_replay, population_replay
 from app.verifier.checkpoints import read_checkpoint, read_public_key
 from app.verifier.member_comparison import MemberLedger
@@ -112,17 +112,25 @@ def _check_reservations(entries: dict[str, list[dict[str, Any]]]) -> None:
 def _jobs(database: Database, objects: Objects) -> dict[str, Job]:
     with database.read() as session:
         rows = session.execute(select(JobRow).where(JobRow.dataset_id.in_(objects.datasets))).scalars().all()
-        return {row.id: Job(row.state, tuple(part.reservation_id for part in row.parts), row.model_id) for row in rows}
+        jobs = {}
+        for row in rows:
+            reservations = tuple(part.reservation_id for part in row.parts)
+            jobs[row.id] = Job(row.state, reservations, row.release_id)
+        return jobs
 
 
-def _models(database: Database, objects: Objects) -> dict[str, ModelRow]:
+def _models(database: Database, objects: Objects) -> dict[str, ReleaseRow]:
     with database.read() as session:
-        rows = session.execute(select(ModelRow).where(ModelRow.dataset_id.in_(objects.datasets))).scalars().all()
+        query = select(ReleaseRow).where(ReleaseRow.kind == "train", ReleaseRow.dataset_id.in_(objects.datasets))
+        rows = session.execute(query).scalars().all()
         return {row.id: row for row in rows}
 
 
 def _check_jobs(
-    deployment: Deployment, jobs: dict[str, Job], entries: dict[str, list[dict[str, Any]]], models: dict[str, ModelRow]
+    deployment: Deployment,
+    jobs: dict[str, Job],
+    entries: dict[str, list[dict[str, Any]]],
+    models: dict[str, ReleaseRow],
 ) -> None:
     """Rows are read after the charge and once per job; a job has one end and at most one model."""
     kinds: dict[str, list[str]] = defaultdict(list)
@@ -143,7 +151,7 @@ def _check_jobs(
             assert n_reads[job_id] == 1, f"{job_id} succeeded without rows"
 
 
-def _check_artifacts(deployment: Deployment, http: httpx.Client, models: dict[str, ModelRow]) -> None:
+def _check_artifacts(deployment: Deployment, http: httpx.Client, models: dict[str, ReleaseRow]) -> None:
     for model in models.values():
         artifact = _got(http, f"/models/{model.id}/artifact").content
         assert hashlib.sha256(artifact).hexdigest() == model.digest

@@ -18,7 +18,7 @@ from app.core import stamps
 from app.ledger import control, tables
 from app.ledger.tables import Entry
 from app.registry import models
-from app.registry.tables import ModelRow
+from app.registry.tables import ReleaseRow
 from tests.support.cells import Cells, opened_cells, undone
 from tests.support.databases import on_one_idle_server
 from tests.support.estate import Estate, built_estate, name_model, upload_of, waiting_job, with_unit
@@ -186,9 +186,10 @@ def _twin(server: Server, model_id: str) -> str:
     """A second model with an identical artifact."""
     with server.database.write() as session:
         row = models.find(session, model_id)
-        values = {column.name: getattr(row, column.name) for column in ModelRow.__table__.columns}
-        twin = ModelRow(**values | {"id": stamps.new(stamps.MODEL)})
-        models.add(session, twin)
+        values = {column.name: getattr(row, column.name) for column in ReleaseRow.__table__.columns}
+        twin = ReleaseRow(**values | {"id": stamps.new(stamps.MODEL), "job_id": stamps.new(stamps.JOB)})
+        session.add(twin)
+        session.flush()
         return twin.id
 
 

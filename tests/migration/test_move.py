@@ -7,7 +7,7 @@ answered in the end, and the schema that its migrations made on PostgreSQL.
 import json
 import shutil
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -171,17 +171,34 @@ def test_the_old_database_stays_as_it_is_and_every_row_is_in_the_new_one(moved: 
     installed, before = moved
     assert installed.rows() == before
     after = _rows(installed.settings.database_url)
-    assert before.keys() - after.keys() == {"account_boxes"}
+    assert before.keys() - after.keys() == {"account_boxes", *_KINDS}
     assert set(after) == set(Base.metadata.tables)
     _require_kept(after, before)
 
 
+_KINDS = {"models": "train", "profiles": "profile", "evaluations": "evaluation"}
+"""Tables of the old version whose rows are releases now, with the kind of each."""
+
+
+def _as_now(before: snapshot.Rows) -> snapshot.Rows:
+    """The rows of the old version in the tables of this version."""
+    released = [{**row, "kind": kind} for table, kind in _KINDS.items() for row in before[table]]
+    jobs = [{**row, "release_id": _release_of(row)} for row in before["jobs"]]
+    return {**before, "releases": sorted(released, key=lambda row: row["id"]), "jobs": jobs}
+
+
+def _release_of(job: Mapping[str, Any]) -> str | None:
+    ids = [job[name] for name in ("model_id", "profile_id", "evaluation_id") if job[name] is not None]
+    return ids[0] if ids else None
+
+
 def _require_kept(after: snapshot.Rows, before: snapshot.Rows) -> None:
     """Checks that rows have the values that they had in all columns that are still there."""
+    earlier = _as_now(before)
     for table, rows in after.items():
         assert rows, f"the snapshot has no row of {table}"
-        kept = [name for name in rows[0] if name in before[table][0]]
-        assert [[row[name] for name in kept] for row in rows] == [[row[name] for name in kept] for row in before[table]]
+        kept = [{name: row[name] for name in row if name in rows[0]} for row in earlier[table]]
+        assert [{name: now[name] for name in was} for now, was in zip(rows, kept, strict=True)] == kept
 
 
 def test_nobody_notices_the_move(server: Server, answers: dict[str, Any]) -> None:
@@ -225,7 +242,7 @@ def test_the_program_reads_every_row(database: Database, moved: tuple[Old, snaps
     with database.read() as session:
         for mapper in Base.registry.mappers:
             rows = session.execute(select(mapper.class_)).scalars().all()
-            assert len(rows) == len(moved[1][mapper.local_table.name]), mapper
+            assert len(rows) == len(_as_now(moved[1])[mapper.local_table.name]), mapper
 
 
 def test_every_account_verifies_with_the_balance_of_the_service(

@@ -16,6 +16,8 @@ from app.services.ledger.heads import Heads, HeadWriter
 from tests.migration.conftest import NextRevision
 from tests.support.crash_scene import Scene, opened
 
+_HEAD = revisions.head_revision()
+
 
 @pytest.fixture
 def scene(database_url: str, tmp_path: Path) -> Iterator[Scene]:
@@ -84,7 +86,7 @@ def test_a_waiting_upgrade_does_not_block_the_service(
             _wait_for_the_upgrade(database)
             with database.read() as session:  # waits behind the upgrade, which has to give up first
                 session.execute(text("SELECT count(*) FROM entries"))
-        assert revisions.current_revision(postgresql_database_url) == revisions.FIRST
+        assert revisions.current_revision(postgresql_database_url) == _HEAD
     upgrade.join()
     assert revisions.current_revision(postgresql_database_url) == "next"
     database.close()

@@ -16,7 +16,7 @@ from app.datasets import erasure
 from app.db.base import Base
 from app.db.database import Database
 from app.jobs.tables import JobRow
-from app.registry.tables import EvaluationRow, ModelRow, ProfileRow
+from app.registry.tables import ReleaseRow
 from tests.support.estate import Estate, name_model, upload_of, waiting_job, with_unit
 from tests.support.in_process import InProcess, in_process
 from tests.support.operations import EXTERNAL, REQUESTS, WEBHOOK, Ask, Targets
@@ -143,12 +143,10 @@ def _copied(server: Server, of: Targets) -> Targets:
     with server.database.write() as session:
         copies = {
             "job": _copy(session, JobRow, of.job, stamps.JOB, dataset),
-            "model": _copy(session, ModelRow, of.model, stamps.MODEL, dataset),
-            "rival": _copy(session, ModelRow, of.rival, stamps.MODEL, dataset),
-            "profile": _copy(session, ProfileRow, of.profile, stamps.PROFILE, dataset, job_id=stamps.new(stamps.JOB)),
-            "evaluation": _copy(
-                session, EvaluationRow, of.evaluation, stamps.EVALUATION, dataset, job_id=stamps.new(stamps.JOB)
-            ),
+            "model": _copied_release(session, of.model, stamps.MODEL, dataset),
+            "rival": _copied_release(session, of.rival, stamps.MODEL, dataset),
+            "profile": _copied_release(session, of.profile, stamps.PROFILE, dataset),
+            "evaluation": _copied_release(session, of.evaluation, stamps.EVALUATION, dataset),
         }
     name_model(server, dataset, copies["rival"])
     headers = new_idempotency_key()
@@ -165,3 +163,7 @@ def _copy(session: Session, kind: type[_Row], row_id: str, prefix: str, dataset:
     copy_id = stamps.new(prefix)
     session.add(kind(**values | {"id": copy_id, "dataset_id": dataset} | changes))
     return copy_id
+
+
+def _copied_release(session: Session, release_id: str, prefix: str, dataset: str) -> str:
+    return _copy(session, ReleaseRow, release_id, prefix, dataset, job_id=stamps.new(stamps.JOB))

@@ -29,7 +29,7 @@ from app.jobs.tables import JobRow
 from app.ledger import accounts, statements, tables
 from app.ledger.tables import Entry
 from app.privacy.partitions import HashPartition, Partitions
-from app.registry.tables import ModelRow
+from app.registry.tables import ReleaseRow
 from app.services.datasets.declare import register_dataset
 from app.services.datasets.upload import SpooledBody, UploadTerms, upload_rows
 from app.services.installation import Installation
@@ -179,7 +179,7 @@ class Scene:
         folder = self.installation.home / "jobs"
         assert not folder.exists() or not list(folder.iterdir())
         with self.installation.database.read() as session:
-            digests = set(session.execute(select(ModelRow.digest)).scalars())
+            digests = set(session.execute(select(ReleaseRow.digest).where(ReleaseRow.kind == "train")).scalars())
         stored = {path.name for path in (self.installation.home / "artifacts").glob("*/*")}
         assert stored == {f"{digest}.safetensors" for digest in digests}
 

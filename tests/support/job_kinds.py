@@ -61,7 +61,7 @@ def model(scene: Scene, key: str) -> str:
     """Trains a model on one cell and returns its id."""
     job_id = scene.submit_job(key=key, scope={"shard": [0]})
     run(scene)
-    return str(scene.job(job_id).model_id)
+    return str(scene.job(job_id).release_id)
 
 
 def evaluation(scene: Scene, *model_ids: str, key: str = "e") -> str:
@@ -77,4 +77,4 @@ def evaluated(scene: Scene) -> tuple[str, str]:
     model_id = model(scene, "a")
     job_id = evaluation(scene, model_id)
     run(scene)
-    return str(scene.job(job_id).evaluation_id), model_id
+    return str(scene.job(job_id).release_id), model_id

@@ -102,9 +102,10 @@ def events_of(row: JobRow) -> list[Any]:
 
 
 def identity_of_output(row: JobRow, *, prefix: str) -> dict[str, Any]:
-    """The columns of every output that name its job, and a new id."""
+    """The columns of every release that name its job, and a new id."""
     return {
         "id": stamps.new(prefix),
+        "kind": row.kind,
         "name": row.name,
         "dataset_id": row.dataset_id,
         "dataset_name": row.dataset_name,

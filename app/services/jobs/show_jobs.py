@@ -16,12 +16,15 @@ from app.jobs.states import PREPARING, UNFINISHED, JobState
 from app.jobs.tables import JobRow, part_fields
 from app.ledger import rules
 from app.ledger.rules import HeldBy
+from app.registry.releases import EVALUATION, MODEL, PROFILE
 from app.services.authorization import refreshed, write_as
 from app.services.installation import Installation
 from app.services.jobs.notices import cancel_locked
 from app.services.pagination import PageRequest, page_of
 from app.wire.ledger import ChargedJob
 from app.wire.spending import JobList, JobOut
+
+_RELEASE_IDS = {MODEL: "model_id", PROFILE: "profile_id", EVALUATION: "evaluation_id"}
 
 Followed: TypeAlias = tuple[Principal, str]
 """A follower, and the id of the job."""
@@ -107,9 +110,7 @@ def job_out(row: JobRow, holds: Mapping[str, HeldBy]) -> JobOut:
             "progress": 1.0 if row.state == JobState.SUCCEEDED else min(trees_done / max(row.n_trees, 1), 1.0),
             "trees_done": trees_done,
             "n_trees": row.n_trees,
-            "model_id": row.model_id,
-            "profile_id": row.profile_id,
-            "evaluation_id": row.evaluation_id,
+            **{name: row.release_id if row.kind == kind else None for kind, name in _RELEASE_IDS.items()},
             **part_fields(row.parts),
             "submitted_at": stamps.to_text(row.submitted_at),
         }
@@ -130,7 +131,7 @@ def _charged_job(row: JobRow) -> ChargedJob:
             "kind": row.kind,
             "algorithm": row.algorithm,
             "name": row.name,
-            "models": evaluated if row.model_id is None else [row.model_id],
+            "models": [row.release_id] if row.kind == MODEL and row.release_id is not None else evaluated,
             "submitted_by": row.submitted_by,
         }
     )

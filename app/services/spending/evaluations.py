@@ -38,7 +38,8 @@ from app.privacy.calibration import Terms
 from app.privacy.events import Adjacency
 from app.privacy.scope import Scope
 from app.registry import models, releases
-from app.registry.tables import EvaluationRow, ModelRow, ProfileRow
+from app.registry.releases import EVALUATION
+from app.registry.tables import ReleaseRow
 from app.services import guarantees
 from app.services.installation import Installation
 from app.services.jobs import kinds
@@ -135,7 +136,7 @@ def submit_evaluation(
         dataset = planned.part.asked.dataset
         work = {
             "plan": planned.plan.to_json(),
-            "models": [{"id": row.id, "digest": row.digest} for row in rows],
+            "models": [{"id": row.id, "digest": row.file} for row in rows],
             "classes": list(dataset.schema.label.classes),
             "warnings": [*planned.part.asked.warnings, *planned.warnings],
         }
@@ -161,7 +162,7 @@ def _planned_before(
 class _EvaluatedModel:
     """A model that a request names, and the rows that it was trained on."""
 
-    row: ModelRow
+    row: ReleaseRow
     trained_on: Sequence[JobPart]
 
 
@@ -177,14 +178,14 @@ def _read_asked(
     return principal, [_EvaluatedModel(row, queue.job(session, row.job_id).parts) for row in rows], asked
 
 
-def _models(session: Session, principal: Principal, addresses: Sequence[str]) -> list[ModelRow]:
+def _models(session: Session, principal: Principal, addresses: Sequence[str]) -> list[ReleaseRow]:
     rows = [addressed_model(session, principal, address, SEE_MODEL) for address in addresses]
     if len({row.id for row in rows}) < len(rows):
         raise InvalidRequest.at("/models", "not-distinct")
     return rows
 
 
-def _dataset(models: Sequence[ModelRow], body: EvaluationIn | SelectionIn) -> str:
+def _dataset(models: Sequence[ReleaseRow], body: EvaluationIn | SelectionIn) -> str:
     """The dataset whose rows are read: by default that of the first model."""
     return body.dataset or models[0].dataset_id
 
@@ -198,7 +199,7 @@ def _plan_evaluation(
     """Plans the releases and prices them, from public facts alone; reads the artifacts, which do not change."""
     warnings = []
     for model in models:  # one after another: an artifact stays in memory only if the cache keeps it
-        artifact = installation.cache.get(model.row.digest)
+        artifact = installation.cache.get(model.row.file)
         if not artifact.schema.reads_like(source.dataset.schema):
             raise InvalidRequest.at("/dataset", "other-declaration")
         match artifact.metadata.get("only_answer"):
@@ -240,9 +241,9 @@ class ReleasedEvaluation:
 
     def register(self, session: Session, row: JobRow) -> None:
         """See :class:`app.services.jobs.kinds.JobOutput`."""
-        released = EvaluationRow(**kinds.identity_of_output(row, prefix=stamps.EVALUATION), body=self.body)
-        releases.add_evaluation(session, released, self.body["models"])
-        row.evaluation_id = released.id
+        released = ReleaseRow(**kinds.identity_of_output(row, prefix=stamps.EVALUATION), body=self.body)
+        releases.add(session, released, evaluated=self.body["models"])
+        row.release_id = released.id
 
     def discard(self, installation: Installation) -> None:
         """See :class:`app.services.jobs.kinds.JobOutput`: an evaluation has no file to remove."""
@@ -296,7 +297,7 @@ class EvaluationKind:
 def show_evaluation(installation: Installation, principal: Principal, evaluation_id: str) -> EvaluationOut:
     """Shows one evaluation."""
     with installation.database.read() as session:
-        row = releases.find_evaluation(session, evaluation_id)
+        row = releases.find(session, EVALUATION, evaluation_id)
         grants.require(session, principal, row.dataset_id, TRAIN, kind="evaluation")
         return _all_out(session, [row])[0]
 
@@ -314,36 +315,36 @@ def list_evaluations(
                 session, model_id=model.id, dataset_ids=visible, before=page.cursor, limit=limit
             ),
             lambda row: row.id,
-            lambda row: json_text.n_bytes(row.body),
+            lambda row: json_text.n_bytes(row.facts),
         )
         return EvaluationList(evaluations=_all_out(session, shown), next=following)
 
 
-def _all_out(session: Session, rows: Sequence[EvaluationRow]) -> list[EvaluationOut]:
-    outputs = [(row.dataset_id, row.body) for row in rows]
+def _all_out(session: Session, rows: Sequence[ReleaseRow]) -> list[EvaluationOut]:
+    outputs = [(row.dataset_id, row.facts) for row in rows]
     texts = guarantees.today_of_each(session, outputs)
-    released = releases.last_of_each(session, {row.dataset_id for row in rows})
+    released = releases.last_profiles(session, {row.dataset_id for row in rows})
     return [
         _evaluation_out(row, guarantee, majority=_majority(row, released.get(row.dataset_id, ())))
         for row, guarantee in zip(rows, texts, strict=True)
     ]
 
 
-def _majority(row: EvaluationRow, released: Sequence[ProfileRow]) -> MajorityOut | None:
+def _majority(row: ReleaseRow, released: Sequence[ReleaseRow]) -> MajorityOut | None:
     """The share of the largest class, as far as released numbers tell it.
 
     Args:
         row: of the evaluation.
         released: the last profiles of the evaluation's dataset, newest first.
     """
-    evaluation, facts = Evaluation.from_json(row.body["evaluation"]), row.body
+    evaluation, facts = Evaluation.from_json(row.facts["evaluation"]), row.facts
     source, counts = "confusion", []
     if CONFUSION in evaluation.tables:
         counts = evaluation.in_rows(CONFUSION).reshape(len(facts["classes"]), -1).sum(axis=1).tolist()
     else:
-        of_rows = (profile for profile in released if _rows_of(profile.body) == _rows_of(facts))
+        of_rows = (profile for profile in released if _rows_of(profile.facts) == _rows_of(facts))
         if (profile := next(of_rows, None)) is not None:
-            read = Profile.from_json(profile.body["profile"], Schema.from_json(profile.body["schema"]))
+            read = Profile.from_json(profile.facts["profile"], Schema.from_json(profile.facts["schema"]))
             source, counts = profile.id, list(read.counts_in_rows)
     largest = metrics.majority(counts) if counts else None
     if largest is None:
@@ -356,8 +357,8 @@ def _rows_of(facts: Mapping[str, Any]) -> tuple[Any, Any]:
     return facts["scope"], facts["epochs"]
 
 
-def _evaluation_out(row: EvaluationRow, guarantee: dict[str, Any], *, majority: MajorityOut | None) -> EvaluationOut:
-    evaluation, facts = Evaluation.from_json(row.body["evaluation"]), row.body
+def _evaluation_out(row: ReleaseRow, guarantee: dict[str, Any], *, majority: MajorityOut | None) -> EvaluationOut:
+    evaluation, facts = Evaluation.from_json(row.facts["evaluation"]), row.facts
     return EvaluationOut(
         id=row.id,
         name=row.name,

@@ -25,7 +25,8 @@ from app.jobs.tables import JobRow
 from app.privacy.calibration import Terms
 from app.privacy.events import Adjacency
 from app.registry import releases
-from app.registry.tables import ProfileRow
+from app.registry.releases import PROFILE
+from app.registry.tables import ReleaseRow
 from app.services import guarantees
 from app.services.authorization import authorized_dataset
 from app.services.installation import Installation
@@ -98,9 +99,9 @@ def _planned_before(
         return error
 
 
-def released_profile(row: ProfileRow) -> Profile:
+def released_profile(row: ReleaseRow) -> Profile:
     """Reads the released numbers of a stored profile."""
-    return Profile.from_json(row.body["profile"], Schema.from_json(row.body["schema"]))
+    return Profile.from_json(row.facts["profile"], Schema.from_json(row.facts["schema"]))
 
 
 def _plan_profile(source: AskedDataset, body: ProfileIn) -> tuple[ProfilePlan, PricedPart]:
@@ -122,9 +123,9 @@ class ReleasedProfile:
 
     def register(self, session: Session, row: JobRow) -> None:
         """See :class:`app.services.jobs.kinds.JobOutput`."""
-        released = ProfileRow(**kinds.identity_of_output(row, prefix=stamps.PROFILE), body=self.body)
-        releases.add_profile(session, released)
-        row.profile_id = released.id
+        released = ReleaseRow(**kinds.identity_of_output(row, prefix=stamps.PROFILE), body=self.body)
+        releases.add(session, released)
+        row.release_id = released.id
 
     def discard(self, installation: Installation) -> None:
         """See :class:`app.services.jobs.kinds.JobOutput`: a profile has no file to remove."""
@@ -169,7 +170,7 @@ class ProfileKind:
 def show_profile(installation: Installation, principal: Principal, profile_id: str) -> ProfileOut:
     """Shows one profile: released numbers, guarantee, receipt."""
     with installation.database.read() as session:
-        row = releases.find_profile(session, profile_id)
+        row = releases.find(session, PROFILE, profile_id)
         grants.require(session, principal, row.dataset_id, TRAIN, kind="profile")
         return _profile_out(session, row)
 
@@ -180,28 +181,30 @@ def list_profiles(installation: Installation, principal: Principal, reference: s
         dataset = authorized_dataset(session, principal, reference, TRAIN)
         shown, following = page_of(
             page,
-            lambda limit: releases.page_of_profiles(session, dataset_id=dataset.id, before=page.cursor, limit=limit),
+            lambda limit: releases.page_of_dataset(
+                session, PROFILE, dataset_id=dataset.id, before=page.cursor, limit=limit
+            ),
             lambda row: row.id,
-            lambda row: json_text.n_bytes(row.body),
+            lambda row: json_text.n_bytes(row.facts),
         )
         return ProfileList(profiles=[_summary(row) for row in shown], next=following)
 
 
-def _summary(row: ProfileRow) -> ProfileSummary:
+def _summary(row: ReleaseRow) -> ProfileSummary:
     return ProfileSummary(
         id=row.id,
         name=row.name,
         dataset=row.dataset_id,
         dataset_name=row.dataset_name,
-        scope=row.body["scope"],
-        epochs=row.body["epochs"],
-        price=PriceOut.model_validate(row.body["price"]),
+        scope=row.facts["scope"],
+        epochs=row.facts["epochs"],
+        price=PriceOut.model_validate(row.facts["price"]),
         created_at=stamps.to_text(row.created_at),
     )
 
 
-def _profile_out(session: Session, row: ProfileRow) -> ProfileOut:
-    profile, facts = released_profile(row), row.body
+def _profile_out(session: Session, row: ReleaseRow) -> ProfileOut:
+    profile, facts = released_profile(row), row.facts
     counts = zip(profile.schema.label.classes, profile.counts_in_rows, strict=True)
     return ProfileOut(
         **_summary(row).model_dump(),

@@ -22,8 +22,9 @@ from app.jobs.tables import JobRow
 from app.privacy import guarantees
 from app.privacy.calibration import Terms
 from app.privacy.scope import Scope
-from app.registry import models, releases
-from app.registry.tables import ModelRow, ProfileRow
+from app.registry import releases
+from app.registry.releases import PROFILE
+from app.registry.tables import ReleaseRow
 from app.services.installation import Installation
 from app.services.jobs import kinds
 from app.services.jobs.kinds import OutputInvalid
@@ -185,7 +186,7 @@ def _require_fitting(labelled: AskedPart, part: AskedPart) -> None:
 class Reuse:
     """A released profile that a request names."""
 
-    row: ProfileRow
+    row: ReleaseRow
     profile: Profile
 
     @property
@@ -215,15 +216,15 @@ class Reuse:
             id=self.row.id,
             dataset=self.row.dataset_id,
             dataset_name=self.row.dataset_name,
-            scope=self.row.body["scope"],
-            epochs=self.row.body["epochs"],
+            scope=self.row.facts["scope"],
+            epochs=self.row.facts["epochs"],
             is_used=is_used,
             size=size,
         )
 
     @property
     def _scope(self) -> Scope:
-        return Scope(self.row.body["scope"])
+        return Scope(self.row.facts["scope"])
 
 
 def reuse(session: Session, principal: Principal, dataset: catalog.Dataset, profile_id: str | None) -> Reuse | None:
@@ -237,7 +238,7 @@ def reuse(session: Session, principal: Principal, dataset: catalog.Dataset, prof
     """
     if profile_id is None:
         return None
-    row = releases.find_profile(session, profile_id)
+    row = releases.find(session, PROFILE, profile_id)
     grants.require(session, principal, row.dataset_id, TRAIN, kind="profile")
     profile = released_profile(row)
     if not profile.schema.reads_like(dataset.schema):
@@ -254,14 +255,14 @@ class StoredArtifact:
 
     def register(self, session: Session, row: JobRow) -> None:
         """See :class:`app.services.jobs.kinds.JobOutput`."""
-        model = ModelRow(
+        model = ReleaseRow(
             **kinds.identity_of_output(row, prefix=stamps.MODEL),
             algorithm=row.algorithm,
             digest=self.digest,
             size_bytes=self.size_bytes,
         )
-        models.add(session, model)
-        row.model_id = model.id
+        releases.add(session, model)
+        row.release_id = model.id
 
     def discard(self, installation: Installation) -> None:
         """See :class:`app.services.jobs.kinds.JobOutput`."""
@@ -316,7 +317,7 @@ class TrainKind:
         return StoredArtifact(**fields)
 
 
-def _profile_of_model(session: Session, row: JobRow) -> ProfileRow | None:
+def _profile_of_model(session: Session, row: JobRow) -> ReleaseRow | None:
     """The profile that the model is a function of, if its request named one.
 
     A profile of the job's dataset counts even if the plan carries none of its numbers, because the number of trees may
@@ -325,5 +326,5 @@ def _profile_of_model(session: Session, row: JobRow) -> ProfileRow | None:
     work = row.task["work"]
     if "profile" not in work:
         return None
-    profile = releases.find_profile(session, work["profile"])
+    profile = releases.find(session, PROFILE, work["profile"])
     return profile if "profile" in work["plan"] or profile.dataset_id == row.dataset_id else None
