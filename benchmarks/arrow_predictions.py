@@ -14,14 +14,14 @@ import pyarrow as pa
 
 from app.core import limits
 from app.core.logging import Tally
-from app.forests import released_forest
-from app.forests.catalogue import PlanRequest, plan
 from app.forests.data.sanitiser import SanitisedColumns, SanitisedRows, sanitise_prediction_columns
 from app.forests.data.schema import Feature, Label, Schema
-from app.forests.forest_release import grow
 from app.forests.noise.randomness import SystemRandomness
-from app.forests.released_forest import Artifact
 from app.privacy.calibration import Terms
+from app.releases.forest import read as released_forest
+from app.releases.forest.draw import grow
+from app.releases.forest.price import PlanRequest, plan
+from app.releases.forest.read import Artifact
 from app.services import arrow_tables
 from app.services.predict import PredictingModel, PredictionForm
 

@@ -21,15 +21,15 @@ from numpy.typing import NDArray
 
 from app.datasets import private_rows, row_files, row_layout
 from app.datasets.private_rows import Selection
-from app.forests.catalogue import PlanRequest, plan
 from app.forests.data.coded_rows import TrainingRows, parts_of
 from app.forests.data.encoding import Encoding
 from app.forests.data.schema import Feature, Label, Schema
-from app.forests.forest_release import code_request
 from app.forests.trees.tree_histograms import Assignment, LocalHistograms, PartedTree
 from app.privacy.calibration import Terms
 from app.privacy.partitions import Partitions
 from app.privacy.scope import WHOLE
+from app.releases.forest.draw import code_request
+from app.releases.forest.price import PlanRequest, plan
 from app.services.jobs.task import PartRows
 from app.services.releases.dask_fleet import Connection
 from tests.support.dask_cluster import dask_cluster

@@ -11,13 +11,13 @@ import numpy as np
 import onnxruntime
 from sklearn.ensemble import RandomForestClassifier
 
-from app.forests import released_forest
-from app.forests.catalogue import PlanRequest, plan
 from app.forests.contract.plan import Forest
 from app.forests.data.sanitiser import SanitisedColumns
 from app.forests.data.schema import Feature, Label, Schema
-from app.forests.onnx import model
 from app.privacy.calibration import Terms
+from app.releases.forest import read as released_forest
+from app.releases.forest.onnx import model
+from app.releases.forest.price import PlanRequest, plan
 from benchmarks.kernels import compare
 
 _N_FEATURES = 14

@@ -14,15 +14,17 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.metrics import roc_auc_score
 
-from app.forests import catalogue, released_forest
-from app.forests.catalogue import Auto, PlanRequest, plan
+from app.forests import catalogue
+from app.forests.catalogue import Auto
 from app.forests.contract.algorithm import Algorithm, TwoDatasetAlgorithm
 from app.forests.contract.plan import Forest, Plan
 from app.forests.data.sanitiser import SanitisedRows
-from app.forests.forest_release import grow
 from app.forests.noise.randomness import SystemRandomness
 from app.privacy import accountants
 from app.privacy.calibration import Terms
+from app.releases.forest import read as released_forest
+from app.releases.forest.draw import grow
+from app.releases.forest.price import PlanRequest, plan
 from benchmarks.datasets import Dataset, split_of
 from benchmarks.papers.forests import catalogue as references
 

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from sklearn.ensemble import RandomForestClassifier
 
 from app.forests import catalogue
-from app.forests.catalogue import plan
+from app.releases.forest.price import plan
 from benchmarks.datasets import Dataset, read, split_of
 from benchmarks.runs import Task, artifact_of
 

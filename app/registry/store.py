@@ -16,8 +16,8 @@ from cachetools import LRUCache
 from app.core import limits
 from app.core.errors import Unavailable
 from app.core.files import Store
-from app.forests import released_forest
-from app.forests.released_forest import Artifact
+from app.releases.forest import read as released_forest
+from app.releases.forest.read import Artifact
 
 FOLDER = "artifacts"
 _ENDING = ".safetensors"

@@ -26,7 +26,6 @@ from numpy.typing import NDArray
 from app.access.grants import Principal
 from app.core import json_text, limits
 from app.core.errors import InvalidRequest, MalformedRequest, NotFound, TooLarge
-from app.forests import released_forest as forests
 from app.forests.data.sanitiser import (
     JsonCells,
     NumberCells,
@@ -36,6 +35,7 @@ from app.forests.data.sanitiser import (
     unknown_column,
 )
 from app.forests.data.schema import Feature, Schema
+from app.releases.forest import read as forests
 from app.services.installation import Installation
 from app.services.predict import Predicted, PredictingModel, loaded_model, predicting_model
 from app.wire.models import LABEL, OUTPUTS, PROBABILITIES, ModelMetadata, ServerMetadata, TensorMetadata

@@ -114,7 +114,7 @@ def take_onnx(
     Args:
         read_out: a read-out of the algorithm; ``None``: its default.
     """
-    from app.forests.onnx import model  # 0.25 s to import, needed by an export only
+    from app.releases.forest.onnx import model  # 0.25 s to import, needed by an export only
 
     row = _taken(installation, principal, address)
     with ExitStack() as closes:

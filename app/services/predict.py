@@ -22,12 +22,12 @@ from app.access.grants import PREDICT, Principal, Role
 from app.core import json_text, limits
 from app.core.errors import InvalidRequest, NotFound, TooLarge
 from app.core.logging import Tally
-from app.forests import released_forest as forests
 from app.forests.contract.plan import Forest
 from app.forests.data.sanitiser import SanitisedColumns, max_rows, sanitise_prediction_columns
 from app.forests.data.schema import Schema
 from app.registry import models
 from app.registry.tables import ReleaseRow
+from app.releases.forest import read as forests
 from app.services.installation import Installation
 
 

@@ -117,7 +117,7 @@ def look(text: str) -> None:
 
 def _read_models(paths: Sequence[Path]) -> None:
     """Has all models in memory together, with what predictions by their default read-out keep: the job has, too."""
-    forests = importlib.import_module("app.forests.released_forest")
+    forests = importlib.import_module("app.releases.forest.read")
     models = [forests.loads(path.read_bytes()) for path in paths]
     for model in models:
         forests.prepare(model.forest, model.schema)

@@ -8,9 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from app.forests import catalogue, evaluation_release, profile_release
-from app.forests import forest_release as growth
+from app.forests import catalogue
 from app.forests.bins import releases
+from app.releases.evaluation import draw as evaluation_draw
+from app.releases.forest import draw as growth
+from app.releases.profile import draw as profile_draw
 
 _ROOT = Path(__file__).parents[2]
 _DOCUMENTED = ("privacy", "forests", "ledger")
@@ -55,8 +57,8 @@ def _mechanisms() -> list[tuple[str, str]]:
     """Every function that releases something of private rows by a theorem of its own, with its docstring."""
     released = {
         "bins": releases.release_cuts,
-        "evaluation": evaluation_release.release,
-        "profile": profile_release.release,
+        "evaluation": evaluation_draw.release,
+        "profile": profile_draw.release,
     }
     return [(name, inspect.getdoc(grow) or "") for name, grow in {**_BY_SLUG, **released}.items()]
 

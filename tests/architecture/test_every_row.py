@@ -140,13 +140,15 @@ REASONS: dict[str, dict[tuple[str, str], str]] = {
         ("in_threads.untaken", "return"): "no part is left",
         ("in_threads", "min(_n_processors(), MAX_THREADS, len(parts))"): "threads",
     },
-    "forests/evaluation_release.py": {
+    "releases/evaluation/draw.py": {
         (
             "_exact",
             "np.minimum((shares[:, 1] * plan.score_bins).astype(np.int64), plan.score_bins - 1)",
         ): "the bin of a score",
-        ("_answers", "rows.y[start:start + BLOCK_ROWS]"): IN_BLOCKS,
-        ("_answers", "shares[:len(y)]"): "the rows that fill up the last block",
+    },
+    "releases/evaluation/answers.py": {
+        ("answers", "rows.y[start:start + BLOCK_ROWS]"): IN_BLOCKS,
+        ("answers", "shares[:len(y)]"): "the rows that fill up the last block",
         ("_block", "column[start:start + BLOCK_ROWS]"): IN_BLOCKS,
         ("_block", "block[:len(values)]"): "the rows that fill up the last block",
     },
@@ -248,7 +250,7 @@ def test_nothing_that_reads_rows_leaves_one_out_by_a_number_of_rows() -> None:
 def test_every_listed_module_is_there() -> None:
     assert REASONS.keys() <= set(modules())
     assert all((APP / module).exists() for module in OTHERS)
-    assert {"datasets/private_rows.py", "services/releases/shard_tasks.py", "forests/profile_release.py"} <= set(
+    assert {"datasets/private_rows.py", "services/releases/shard_tasks.py", "releases/profile/draw.py"} <= set(
         modules()
     )
 

@@ -12,10 +12,10 @@ from sqlalchemy.orm import Session
 
 from app.core import limits
 from app.core.errors import Unavailable
-from app.forests import released_forest
-from app.forests.released_forest import Artifact
 from app.registry import store
 from app.registry.store import ArtifactLost, ArtifactStore
+from app.releases.forest import read as released_forest
+from app.releases.forest.read import Artifact
 from app.services import models
 from app.services.spending.evaluations import show_evaluation_quote
 from app.wire.spending import EvaluationQuoteOut, SelectionIn

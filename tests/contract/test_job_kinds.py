@@ -16,11 +16,11 @@ from app.core.errors import LeaseLost, NotFound, Unavailable
 from app.core.processes import Stop
 from app.datasets import private_rows
 from app.forests import catalogue
-from app.forests import released_forest as forests
 from app.jobs import queue
 from app.jobs.tables import JobRow
 from app.registry import models as registered
 from app.registry.tables import ReleaseRow
+from app.releases.forest import read as forests
 from app.services import models, predict
 from app.services.datasets.erase import delete_dataset
 from app.services.execution import charge, run_job

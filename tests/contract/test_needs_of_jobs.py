@@ -105,7 +105,7 @@ def test_a_model_of_a_later_version_is_evaluated_by_another_worker_or_not_paid_f
 
 MEMORY_FOR_ONE = """
 import weakref
-from app.forests import released_forest
+from app.releases.forest import read as released_forest
 read, living = released_forest.loads, weakref.WeakSet()
 
 def loads(data):

@@ -18,9 +18,9 @@ from sqlalchemy.orm import Session
 from app.core.errors import BalanceMismatch
 from app.datasets.catalog import DatasetRow
 from app.db.database import Database
-from app.forests import catalogue
 from app.jobs.tables import JobRow
 from app.ledger.tables import ReservationRow
+from app.releases.forest import price as forest_price
 from app.services.execution import charge
 from app.services.execution.charge import KINDS, TaskNotPaid, charge_claimed
 from app.services.installation import Installation
@@ -315,7 +315,7 @@ def test_a_job_is_planned_again_before_the_transaction_that_charges_it(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With thousands of columns that takes seconds, for which everybody who writes would wait on SQLite."""
-    write, priced, is_writing, seen = Database.write, catalogue.require_priced, False, list[bool]()
+    write, priced, is_writing, seen = Database.write, forest_price.require_priced, False, list[bool]()
 
     @contextmanager
     def writing(database: Database) -> Iterator[Session]:
@@ -334,7 +334,7 @@ def test_a_job_is_planned_again_before_the_transaction_that_charges_it(
     scene.submit_job(key="k", scope={"shard": [0]})
     claim = claimed(scene.installation)
     monkeypatch.setattr(Database, "write", writing)
-    monkeypatch.setattr(catalogue, "require_priced", price_again)
+    monkeypatch.setattr(forest_price, "require_priced", price_again)
     charge_claimed(scene.installation, claim)
     assert seen == [False]
 

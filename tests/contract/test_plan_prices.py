@@ -7,10 +7,11 @@ import pytest
 from app.core.amounts import SYMBOLS
 from app.core.errors import AccountantMismatch, AdjacencyMismatch
 from app.forests import catalogue
-from app.forests.catalogue import plan
 from app.forests.contract.plan import Plan, PlanInvalid, UnlabelledPlan
 from app.privacy import accountants, receipts
 from app.privacy.events import Adjacency
+from app.releases.forest import price as forest_price
+from app.releases.forest.price import plan
 from app.verifier import events as verifier
 from tests.support.plans import request_for
 from tests.support.schemas import schema_of
@@ -72,7 +73,7 @@ def test_event_is_covered_by_the_price_and_uses_most_of_it(
         loss = unit.loss(part.event, adjacency=adjacency)
         assert limit * Fraction(99, 100) < loss <= limit
         assert verifier.total(part.event.to_json(), adjacency=adjacency.value, accountant=accountant) <= limit
-    assert catalogue.read_plan(job_plan.to_json()) == job_plan
+    assert forest_price.read_plan(job_plan.to_json()) == job_plan
     assert any("A changed label is both" in warning for warning in job_plan.warnings) is (adjacency is not native(slug))
     receipt = receipts.in_words(job_plan.event, accountant=accountant, adjacency=job_plan.terms.adjacency)
     assert SYMBOLS[unit.UNIT] in receipt.splitlines()[-1]
@@ -95,7 +96,7 @@ def test_price_is_that_of_a_whole_unit(slug: str, accountant: str, adjacency: Ad
     loss = unit.loss(job_plan.event, adjacency=adjacency)
     assert limit * Fraction(98, 100) < times * loss <= limit
     assert times * verifier.total(job_plan.event.to_json(), adjacency=adjacency.value, accountant=accountant) <= limit
-    assert catalogue.read_plan(job_plan.to_json()) == job_plan
+    assert forest_price.read_plan(job_plan.to_json()) == job_plan
     with pytest.raises(PlanInvalid):
         read_priced({**job_plan.to_json(), "max_rows": max_rows + 1}, SCHEMA)
     words = receipts.in_words(job_plan.event, accountant=accountant, adjacency=adjacency, max_rows=max_rows)

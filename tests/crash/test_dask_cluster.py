@@ -14,9 +14,9 @@ import pytest
 from app.core.object_store import ObjectStore
 from app.core.processes import Stop
 from app.core.settings import Settings
-from app.forests.catalogue import plan
-from app.forests.forest_release import grow
 from app.jobs.states import EndReason, JobState
+from app.releases.forest.draw import grow
+from app.releases.forest.price import plan
 from app.services.execution import run_job
 from app.services.execution.lease import Lease
 from app.services.installation import Installation

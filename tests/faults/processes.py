@@ -31,7 +31,7 @@ from tests.support.crash import before, note, visible_kinds
 Role = Literal["serve", "api", "worker"]
 
 _IMPORTED_ONCE = (
-    "app.api.main", "app.api.http_protocol", "app.cli.serve", "app.worker.main", "app.forests.onnx.model",
+    "app.api.main", "app.api.http_protocol", "app.cli.serve", "app.worker.main", "app.releases.forest.onnx.model",
     "uvicorn.lifespan.on", "uvicorn.loops.auto", "sqlalchemy.dialects.postgresql.psycopg",
     "sqlalchemy.dialects.sqlite.pysqlite", "psycopg", "pandas",
 )  # fmt: skip

@@ -7,14 +7,14 @@ from functools import cache
 import numpy as np
 import rfc8785
 
-from app.forests import released_forest
-from app.forests.catalogue import PlanRequest, plan
 from app.forests.contract.plan import Forest
 from app.forests.data.sanitiser import SanitisedColumns, SanitisedRows, sanitise_prediction_rows
 from app.forests.data.schema import Feature
-from app.forests.forest_release import grow
 from app.forests.noise.randomness import SystemRandomness
 from app.privacy.calibration import Terms
+from app.releases.forest import read as released_forest
+from app.releases.forest.draw import grow
+from app.releases.forest.price import PlanRequest, plan
 from tests.support.schemas import schema_of
 
 _SCHEMA = schema_of(

@@ -18,8 +18,8 @@ import pytest
 from app.core import processes
 from app.forests import catalogue
 from app.forests.contract.algorithm import TwoDatasetAlgorithm
-from app.forests.onnx import model as onnx_model
 from app.privacy.events import Adjacency
+from app.releases.forest.onnx import model as onnx_model
 from tests.support.databases import on_one_server
 from tests.support.server import Server
 

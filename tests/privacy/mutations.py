@@ -38,6 +38,8 @@ WHOLE: Final = (
     "app.ledger.reservations",
     "app.privacy.accountants.",
     "app.privacy.calibration",
+    "app.releases.contract",
+    "app.releases.forest.price",
     "app.services.execution.charge",
     "app.services.releases.dask_fleet",
     "app.services.releases.release",
@@ -57,9 +59,9 @@ ROWS_OF_A_GROUP: Final = 2**17
 LEFT_OUT: Final = (
     "app.forests.algorithms.nbrt.random_trees",
     "app.forests.kernels.",
-    "app.forests.released_forest",
     "app.privacy.events",
     "app.privacy.receipts",
+    "app.releases.forest.read",
 )
 """Trees that are drawn without rows, compiled loops, whose tests compare them with plain Python, and modules that
 describe events which others priced."""

@@ -8,15 +8,18 @@ from fractions import Fraction
 from functools import cache
 from typing import Any, Literal, TypeAlias
 
-from app.forests import evaluation as evaluation_price
-from app.forests import evaluation_release, profile_release
-from app.forests import profile as profile_price
-from app.forests.catalogue import PlanRequest, plan, public_facts
 from app.forests.contract.plan import Forest
-from app.forests.forest_release import grow
 from app.privacy import accountants
 from app.privacy.calibration import Terms
 from app.privacy.events import Adjacency
+from app.releases.choice import price as choice_price
+from app.releases.contract import public_facts
+from app.releases.evaluation import draw as evaluation_draw
+from app.releases.evaluation import price as evaluation_price
+from app.releases.forest.draw import grow
+from app.releases.forest.price import PlanRequest, plan
+from app.releases.profile import draw as profile_draw
+from app.releases.profile import price as profile_price
 from tests.privacy.enumeration import EnumeratingRandomness, output_law
 from tests.privacy.universe import EMPTY, TWO_SPLITS, Dataset, Record, released, rows_of
 
@@ -210,7 +213,7 @@ def _model_law(account: Account, rows: tuple[tuple[int, Record], ...], n_estimat
 
 @cache
 def _choice_law(account: Account, models: History) -> Law:
-    planned = evaluation_price.plan_best(len(models), _facts(account, Fraction(40)), winner_accuracy=False)
+    planned = choice_price.plan_best(len(models), _facts(account, Fraction(40)), winner_accuracy=False)
     return _release_law(planned, models, HELD_OUT)
 
 
@@ -224,7 +227,7 @@ def _release_law(planned: evaluation_price.EvaluationPlan, models: History, rows
     read = [(_forests[model], TWO_SPLITS) for model in models]
 
     def run(randomness: EnumeratingRandomness) -> Hashable:
-        evaluation = evaluation_release.release(planned, read, rows_of(rows), randomness)  # type: ignore[arg-type]
+        evaluation = evaluation_draw.release(planned, read, rows_of(rows), randomness)  # type: ignore[arg-type]
         return evaluation.best, tuple((name, table.tobytes()) for name, table in sorted(evaluation.tables.items()))
 
     return output_law(run)
@@ -235,7 +238,7 @@ def _profile_law(account: Account, rows: tuple[tuple[int, Record], ...], size_sh
     planned = profile_price.plan({"size_share": size_share, "class_share": "0.25"}, _facts(account))
 
     def run(randomness: EnumeratingRandomness) -> Hashable:
-        profile = profile_release.release(planned, TWO_SPLITS, rows_of(dict(rows)), randomness)  # type: ignore[arg-type]
+        profile = profile_draw.release(planned, TWO_SPLITS, rows_of(dict(rows)), randomness)  # type: ignore[arg-type]
         return profile.cuts.tobytes(), profile.class_counts.tobytes(), profile.size
 
     return output_law(run)

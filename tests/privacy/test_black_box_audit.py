@@ -13,10 +13,10 @@ from scipy import stats
 
 from app.forests.contract.plan import Forest, Plan
 from app.forests.data.sanitiser import SanitisedRows
-from app.forests.forest_release import grow
 from app.forests.noise.randomness import SystemRandomness
 from app.forests.trees import leaf_read_out, tree_price
 from app.forests.trees.tree_price import TreePrice
+from app.releases.forest.draw import grow
 from tests.privacy.laws import ALPHA
 from tests.privacy.universe import EMPTY, RECORDS, TWO_SPLITS, Dataset, planned, rows_of
 

@@ -18,12 +18,10 @@ from hypothesis import strategies as st
 from app.forests import catalogue
 from app.forests.algorithms.bms_rf import grow, layers, read
 from app.forests.algorithms.bms_rf.price import StackedForest
-from app.forests.catalogue import PlanRequest, plan
 from app.forests.contract.plan import Forest, Plan, PlanInvalid
 from app.forests.data.encoding import Encoding
 from app.forests.data.sanitiser import SanitisedColumns, SanitisedRows
 from app.forests.data.schema import Schema
-from app.forests.forest_release import grow as grow_forest
 from app.forests.noise.randomness import SystemRandomness
 from app.forests.trees import tree_histograms
 from app.privacy.accountants import pure
@@ -37,6 +35,9 @@ from app.privacy.events import (
     RoundedGaussian,
     Sequential,
 )
+from app.releases.forest import price as forest_price
+from app.releases.forest.draw import grow as grow_forest
+from app.releases.forest.price import PlanRequest, plan
 from tests.privacy.enumeration import TOLERANCE, EnumeratingRandomness, loss
 from tests.privacy.test_delta_accounts import planned as planned_on
 from tests.privacy.test_delta_accounts import share_of_charge
@@ -371,7 +372,7 @@ def test_ticks_are_whole_within_bounds_and_in_order(value: float, other: float) 
 
 def test_events_of_other_stacks_are_refused() -> None:
     settled = planned("bms-rf", TWO_SPLITS, **{**LABELS, "n_estimators": 5})
-    catalogue.require_priced(settled, TWO_SPLITS)
+    forest_price.require_priced(settled, TWO_SPLITS)
     first, second = settled.event.parts
     uneven = replace(first.event, parts=(replace(first.event.parts[0], times=4),))
     for wrong in (
@@ -384,4 +385,4 @@ def test_events_of_other_stacks_are_refused() -> None:
         first.event,
     ):
         with pytest.raises(PlanInvalid):
-            catalogue.require_priced(replace(settled, event=wrong), TWO_SPLITS)
+            forest_price.require_priced(replace(settled, event=wrong), TWO_SPLITS)

@@ -11,13 +11,14 @@ from hypothesis import strategies as st
 from app.core.errors import InvalidRequest
 from app.forests import catalogue
 from app.forests.bins.noisy_counts import LARGEST_INVERSE_SCALE
-from app.forests.catalogue import PlanRequest, plan
 from app.forests.contract.plan import Plan
 from app.forests.trees import leaf_read_out, tree_parameters
 from app.forests.trees.tree_price import GINI_RANGE_SENSITIVITY, TreePrice
 from app.privacy.accountants import pure
 from app.privacy.calibration import Terms
 from app.privacy.events import QUANTUM, Adjacency, DiscreteLaplace, Event, Parallel, PermuteAndFlip, Sequential
+from app.releases.forest import price as forest_price
+from app.releases.forest.price import PlanRequest, plan
 from tests.support.plans import request_for
 from tests.support.schemas import schema_of
 
@@ -92,7 +93,7 @@ def test_event_costs_at_most_what_was_asked_and_almost_all_of_it(
     assert capped or epsilon - loss <= slack
     assert all(draw.inverse_scale > 0 and (draw.inverse_scale / QUANTUM).denominator == 1 for draw in draws)
     assert settled.terms.epsilon == epsilon
-    assert catalogue.read_plan(settled.to_json()) == settled
+    assert forest_price.read_plan(settled.to_json()) == settled
 
 
 @given(epsilon=budgets, depth=st.integers(1, 8), n_trees=st.integers(1, 9))
@@ -135,7 +136,7 @@ def test_price_is_known_without_compiled_code() -> None:
     import subprocess
     import sys
 
-    program = "import sys; import app.forests.catalogue, app.forests.released_forest; print('numba' in sys.modules)"
+    program = "import sys; import app.forests.catalogue, app.releases.forest.read; print('numba' in sys.modules)"
     answer = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
 
     assert re.fullmatch(r"False\s*", answer.stdout)

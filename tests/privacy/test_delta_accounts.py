@@ -14,13 +14,10 @@ from typing import TypeAlias
 import numpy as np
 import pytest
 
-from app.forests import catalogue
 from app.forests.bins import noisy_counts
-from app.forests.catalogue import PlanRequest, plan
 from app.forests.contract.plan import Forest, Plan, PlanInvalid
 from app.forests.data.sanitiser import SanitisedRows
 from app.forests.data.schema import Schema
-from app.forests.forest_release import grow
 from app.forests.noise.randomness import SystemRandomness
 from app.forests.trees import leaf_read_out, tree_growth
 from app.forests.trees.tree_histograms import LocalHistograms, structure_rows
@@ -29,6 +26,9 @@ from app.privacy import accountants
 from app.privacy.accountants import gdp
 from app.privacy.calibration import Budget, Terms
 from app.privacy.events import Adjacency, DiscreteLaplace, RoundedGaussian
+from app.releases.forest import price as forest_price
+from app.releases.forest.draw import grow
+from app.releases.forest.price import PlanRequest, plan
 from tests.privacy.enumeration import TOLERANCE, EnumeratingRandomness, aligned, divergence, draw_unpaid, renyi
 from tests.privacy.universe import (
     EMPTY,
@@ -337,7 +337,7 @@ def test_a_stored_plan_with_normal_noise_on_a_pure_account_is_refused() -> None:
     for square in (Fraction(2), Fraction(0), part.event.l2_sensitivity_squared - 1):
         odd = replace(part, event=replace(part.event, l2_sensitivity_squared=square))
         with pytest.raises(PlanInvalid):
-            catalogue.require_priced(replace(settled, event=replace(settled.event, parts=(odd,))), TWO_SPLITS)
+            forest_price.require_priced(replace(settled, event=replace(settled.event, parts=(odd,))), TWO_SPLITS)
 
 
 def test_artifacts_with_laplace_counts_of_an_account_with_a_delta_stay_readable() -> None:
@@ -346,7 +346,7 @@ def test_artifacts_with_laplace_counts_of_an_account_with_a_delta_stay_readable(
     part = settled.event.parts[0]
     laplace = DiscreteLaplace(Adjacency.ADD_REMOVE_ONE, Fraction(1), Fraction(1, 64), part.event.coordinates)
     stored = replace(settled, event=replace(settled.event, parts=(replace(part, event=laplace),)))
-    read = catalogue.read_plan(stored.to_json())
+    read = forest_price.read_plan(stored.to_json())
     forest = grow(read, TWO_SPLITS, rows_of(EMPTY), SystemRandomness(), on_tree_done=lambda: None)
 
     assert isinstance(forest, Forest)

@@ -9,24 +9,29 @@ from typing import Any
 import numpy as np
 import pytest
 
-from app.forests import evaluation as evaluation_price
-from app.forests import evaluation_release
 from app.forests.bins import releases
-from app.forests.catalogue import PlanRequest, plan, public_facts
 from app.forests.contract.algorithm import PublicFacts
-from app.forests.evaluation import EvaluationPlan
-from app.forests.forest_release import grow
 from app.forests.noise.randomness import SystemRandomness
 from app.forests.trees import tree_growth
 from app.privacy import accountants
 from app.privacy.accountants import pure
 from app.privacy.calibration import Terms
 from app.privacy.events import Adjacency
+from app.releases.choice import draw as choice_draw
+from app.releases.choice import price as choice_price
+from app.releases.contract import public_facts
+from app.releases.evaluation import answers
+from app.releases.evaluation import draw as evaluation_draw
+from app.releases.evaluation import price as evaluation_price
+from app.releases.evaluation import read as evaluation_read
+from app.releases.evaluation.price import EvaluationPlan
+from app.releases.forest.draw import grow
+from app.releases.forest.price import PlanRequest, plan
 from tests.privacy.enumeration import TOLERANCE, EnumeratingRandomness, loss, output_law
 from tests.privacy.test_delta_accounts import share_of_curve
 from tests.privacy.universe import EMPTY, RECORDS, TWO_SPLITS, Dataset, multisets, rows_of
 
-Models = list[evaluation_release.Model]
+Models = list[answers.Model]
 
 
 def facts(epsilon: str, accountant: str = "pure") -> PublicFacts:
@@ -39,25 +44,25 @@ def facts(epsilon: str, accountant: str = "pure") -> PublicFacts:
 def models() -> Models:
     """Three released forests, each right on other records; their predictions are arbitrary."""
     job_plan = plan(PlanRequest("rdt-ta", {"n_estimators": 1, "max_depth": 1}, Terms(Fraction(1))), TWO_SPLITS)
-    results: dict[tuple[int, ...], evaluation_release.Model] = {}
+    results: dict[tuple[int, ...], answers.Model] = {}
     while len(results) < 3:  # random forests include three different ones within a few draws
         forest = grow(job_plan, TWO_SPLITS, rows_of(EMPTY), SystemRandomness(), on_tree_done=lambda: None)
         model = (forest, TWO_SPLITS)
-        results.setdefault(tuple(evaluation_release._correct(model, rows_of({1: record})) for record in RECORDS), model)
+        results.setdefault(tuple(choice_draw._correct(model, rows_of({1: record})) for record in RECORDS), model)
     return list(results.values())
 
 
 @pytest.fixture(autouse=True)
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Shrinks the blocks, so that datasets of three rows need two blocks."""
-    monkeypatch.setattr(evaluation_release, "BLOCK_ROWS", 2)
+    monkeypatch.setattr(answers, "BLOCK_ROWS", 2)
 
 
 def law(planned: EvaluationPlan, models: Models, dataset: Dataset) -> dict[object, float]:
     rows = rows_of(dataset)
 
     def run(randomness: EnumeratingRandomness) -> object:
-        evaluation = evaluation_release.release(planned, models, rows, randomness)  # type: ignore[arg-type]
+        evaluation = evaluation_draw.release(planned, models, rows, randomness)  # type: ignore[arg-type]
         return evaluation.best, tuple((name, table.tobytes()) for name, table in sorted(evaluation.tables.items()))
 
     return output_law(run)  # type: ignore[return-value, arg-type]
@@ -88,7 +93,7 @@ def test_tables_lose_exactly_their_price(metrics: list[str], epsilon: str, model
 
 @pytest.mark.parametrize("winner_accuracy", [False, True])
 def test_the_choice_loses_at_most_its_price(winner_accuracy: bool, models: Models) -> None:
-    planned = evaluation_price.plan_best(3, facts("2"), winner_accuracy=winner_accuracy)
+    planned = choice_price.plan_best(3, facts("2"), winner_accuracy=winner_accuracy)
     worst_loss = worst(planned, models)
     assert claim(planned) <= 2
     assert 0.3 * claim(planned) < worst_loss <= claim(planned) + TOLERANCE
@@ -96,7 +101,7 @@ def test_the_choice_loses_at_most_its_price(winner_accuracy: bool, models: Model
 
 @pytest.mark.parametrize("accountant", ["zcdp", "gdp"])
 def test_the_choice_stays_below_the_curve_of_its_price(accountant: str, models: Models) -> None:
-    planned = evaluation_price.plan_best(3, facts("3", accountant), winner_accuracy=False)
+    planned = choice_price.plan_best(3, facts("3", accountant), winner_accuracy=False)
     price = accountants.by_name(accountant).loss(planned.event, adjacency=Adjacency.ADD_REMOVE_ONE)
     laws = ((law(planned, models, one), law(planned, models, other)) for one, other in neighbours(3))
     assert 0.2 < share_of_curve(laws, price, accountant=accountant) <= 1.0 + TOLERANCE
@@ -105,7 +110,7 @@ def test_the_choice_stays_below_the_curve_of_its_price(accountant: str, models: 
 def test_every_evaluation_can_come_from_every_dataset(models: Models) -> None:
     for planned, own in (
         (evaluation_price.plan_tables(["confusion", "auroc"], facts("1"), score_bins=2), models[:1]),
-        (evaluation_price.plan_best(3, facts("1"), winner_accuracy=True), models),
+        (choice_price.plan_best(3, facts("1"), winner_accuracy=True), models),
     ):
         support = law(planned, own, EMPTY).keys()
         for dataset in multisets(2):
@@ -115,15 +120,15 @@ def test_every_evaluation_can_come_from_every_dataset(models: Models) -> None:
 def test_a_row_moves_every_model_up_by_at_most_one(models: Models) -> None:
     for record in RECORDS:
         for dataset in multisets(2):
-            before = [evaluation_release._correct(model, rows_of(dataset)) for model in models]
-            after = [evaluation_release._correct(model, rows_of({**dataset, 9: record})) for model in models]
+            before = [choice_draw._correct(model, rows_of(dataset)) for model in models]
+            after = [choice_draw._correct(model, rows_of({**dataset, 9: record})) for model in models]
             assert {new - old for new, old in zip(after, before, strict=True)} <= {0, 1}
 
 
 def test_one_cell_per_row_and_cells_do_not_depend_on_other_rows(models: Models) -> None:
     planned = evaluation_price.plan_tables(["confusion", "auroc"], facts("1"), score_bins=4)
     for released in planned.releases:
-        exact = partial(evaluation_release._exact, released, planned, models[0])
+        exact = partial(evaluation_draw._exact, released, planned, models[0])
         alone = {record: exact(rows_of({0: record})) for record in RECORDS}
         for records in itertools.product(RECORDS, repeat=3):
             together = exact(rows_of(dict(enumerate(records))))
@@ -132,20 +137,20 @@ def test_one_cell_per_row_and_cells_do_not_depend_on_other_rows(models: Models) 
 
 def test_counting_in_two_cells_is_seen(models: Models, monkeypatch: pytest.MonkeyPatch) -> None:
     """The flaw: correct and total counts, both with the noise of a single count."""
-    honest = evaluation_release._exact
+    honest = evaluation_draw._exact
 
     def correct_and_total(*arguments: Any) -> np.ndarray:
         correct, incorrect = honest(*arguments)
         return np.array([correct, correct + incorrect])
 
-    monkeypatch.setattr(evaluation_release, "_exact", correct_and_total)
+    monkeypatch.setattr(evaluation_draw, "_exact", correct_and_total)
     planned = evaluation_price.plan_tables(["accuracy"], facts("1"), score_bins=2)
     assert worst(planned, models[:1], n_rows=2) > claim(planned) + 0.5
 
 
 def test_the_winners_exact_accuracy_is_an_infinite_loss(models: Models, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(releases, "release_counts", lambda exact, event, randomness: exact)
-    planned = evaluation_price.plan_best(3, facts("1"), winner_accuracy=True)
+    planned = choice_price.plan_best(3, facts("1"), winner_accuracy=True)
     assert worst(planned, models, n_rows=1) == float("inf")
 
 
@@ -155,13 +160,13 @@ def test_the_accuracy_beside_the_choice_is_that_of_the_model_that_was_drawn(
     """That of the exactly best model would cost no more, and be another model's."""
     records = [record for number, record in enumerate(RECORDS) for _ in range(2**number)]
     rows = rows_of(dict(enumerate(records)))
-    planned = evaluation_price.plan_best(3, facts("1"), winner_accuracy=True)
+    planned = choice_price.plan_best(3, facts("1"), winner_accuracy=True)
     monkeypatch.setattr(releases, "release_counts", lambda exact, event, randomness: exact)
     released = []
     for drawn in range(3):
         monkeypatch.setattr(tree_growth, "select", lambda event, utilities, randomness, drawn=drawn: drawn)
-        evaluation = evaluation_release.release(planned, models, rows, SystemRandomness())
-        right = evaluation_release._correct(models[drawn], rows)
+        evaluation = evaluation_draw.release(planned, models, rows, SystemRandomness())
+        right = choice_draw._correct(models[drawn], rows)
         assert (evaluation.best, evaluation.tables["accuracy"].tolist()) == (drawn, [right, len(records) - right])
         released.append(right)
     assert len({*released}) == 3, "models of different accuracy"
@@ -170,10 +175,10 @@ def test_the_accuracy_beside_the_choice_is_that_of_the_model_that_was_drawn(
 def test_the_best_without_noise_is_an_infinite_loss(models: Models, monkeypatch: pytest.MonkeyPatch) -> None:
     def always_the_same_class(forest: object, *_: object, **__: object) -> np.ndarray:
         own = next(number for number, model in enumerate(models) if model[0] is forest)
-        return np.eye(2)[[own % 2] * evaluation_release.BLOCK_ROWS]
+        return np.eye(2)[[own % 2] * answers.BLOCK_ROWS]
 
-    monkeypatch.setattr(evaluation_release, "probabilities", always_the_same_class)
-    planned = evaluation_price.plan_best(2, facts("1"), winner_accuracy=False)
+    monkeypatch.setattr(answers, "probabilities", always_the_same_class)
+    planned = choice_price.plan_best(2, facts("1"), winner_accuracy=False)
     assert worst(planned, models[:2]) <= claim(planned) + TOLERANCE
     monkeypatch.setattr(tree_growth, "select", lambda event, utilities, randomness: int(utilities.argmax()))
     assert worst(planned, models[:2]) == float("inf")
@@ -184,5 +189,5 @@ def test_no_rows_can_make_an_evaluation_fail(n_rows: int, models: Models) -> Non
     rows = rows_of(dict.fromkeys(range(n_rows), RECORDS[0]))
     for metrics in (["accuracy"], ["confusion", "auroc"]):
         planned = evaluation_price.plan_tables(metrics, facts("1"), score_bins=7)
-        evaluation = evaluation_release.release(planned, models[:1], rows, SystemRandomness())
-        assert evaluation_price.Evaluation.from_json(evaluation.to_json()).to_json() == evaluation.to_json()
+        evaluation = evaluation_draw.release(planned, models[:1], rows, SystemRandomness())
+        assert evaluation_read.Evaluation.from_json(evaluation.to_json()).to_json() == evaluation.to_json()

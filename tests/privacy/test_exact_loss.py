@@ -10,13 +10,13 @@ from functools import cache
 import numpy as np
 import pytest
 
-from app.forests.catalogue import PlanRequest, plan
 from app.forests.contract.plan import Plan
 from app.forests.trees import tree_histograms
 from app.forests.trees.tree_price import TreePrice
 from app.privacy.accountants import pure
 from app.privacy.calibration import Terms
 from app.privacy.events import Adjacency, ExponentialMechanism, PermuteAndFlip
+from app.releases.forest.price import PlanRequest, plan
 from tests.privacy.enumeration import TOLERANCE
 from tests.privacy.universe import (
     EMPTY,

@@ -13,7 +13,6 @@ import numpy as np
 import pytest
 
 from app.forests import catalogue
-from app.forests import forest_release as growth
 from app.forests.algorithms.literature import grow as literature
 from app.forests.algorithms.literature.price import AveragedTrees
 from app.forests.contract.plan import Plan
@@ -24,6 +23,7 @@ from app.forests.trees import tree_growth, tree_histograms, tree_price
 from app.forests.trees.tree_growth import GrowTree, Tree
 from app.forests.trees.tree_histograms import LocalHistograms
 from app.privacy.events import EventCostsMore
+from app.releases.forest import draw as growth
 from tests.privacy.enumeration import TOLERANCE, EnumeratingRandomness, loss
 from tests.privacy.universe import (
     RECORDS,

@@ -9,8 +9,6 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from app.forests import catalogue
-from app.forests.catalogue import PlanRequest, plan
 from app.forests.contract.plan import Plan, PlanInvalid
 from app.forests.data.sanitiser import SanitisedColumns, SanitisedRows
 from app.forests.data.schema import Schema
@@ -25,6 +23,8 @@ from app.privacy.events import (
     PermuteAndFlip,
     Sequential,
 )
+from app.releases.forest import price as forest_price
+from app.releases.forest.price import PlanRequest, plan
 from tests.privacy.enumeration import TOLERANCE, EnumeratingRandomness
 from tests.privacy.test_delta_accounts import share_of_charge
 from tests.privacy.universe import TWO_SPLITS, Laws, datasets, label_pairs, multisets, production
@@ -179,7 +179,7 @@ def test_noise_for_sensitivity_one_loses_twice_what_the_paper_claims(slug: str, 
     assert claim(flawed) == 1.0, "by its own arithmetic the paper claims ε"
     assert flawed.worst(label_pairs(multisets(2, records()), (UNKNOWN, 0, 1))) >= least - TOLERANCE
     with pytest.raises(PlanInvalid):
-        catalogue.require_priced(flawed.plan, TWO_SPLITS)
+        forest_price.require_priced(flawed.plan, TWO_SPLITS)
 
 
 def dropping(plan: Plan, schema: Schema, rows: SanitisedRows, randomness: EnumeratingRandomness) -> Hashable:

@@ -15,19 +15,23 @@ import pytest
 from app.core.sealed_files import SealedFile
 from app.datasets import private_rows, row_layout
 from app.datasets.private_rows import Selection
-from app.forests import catalogue, profile, released_forest
 from app.forests.bins import quantile_bins
-from app.forests.catalogue import public_facts
 from app.forests.data.coded_rows import CodeRequest, LocalRows, parts_of
 from app.forests.data.encoding import Encoding
 from app.forests.data.sanitiser import SanitisedColumns
-from app.forests.evaluation import Evaluation, EvaluationPlan, plan_best, plan_tables
-from app.forests.profile import Profile
 from app.forests.trees.tree_histograms import Assignment, LocalHistograms
 from app.privacy.calibration import Terms
 from app.privacy.events import Adjacency
 from app.privacy.partitions import HashPartition, Partitions
 from app.privacy.scope import WHOLE, Scope
+from app.releases.choice.price import plan_best
+from app.releases.contract import public_facts
+from app.releases.evaluation.price import EvaluationPlan, plan_tables
+from app.releases.evaluation.read import Evaluation
+from app.releases.forest import price as forest_price
+from app.releases.forest import read as released_forest
+from app.releases.profile import price as profile_price
+from app.releases.profile.read import Profile
 from app.services.jobs.task import JobTask, PartRows, input_path
 from app.services.releases import release
 from app.services.releases.release import perform
@@ -125,7 +129,7 @@ def performed(kind: str, work: dict[str, Any], file: SealedFile, folder: Path, n
 
 @pytest.mark.usefixtures("exact")
 def test_a_profile_counts_every_row_once(file: SealedFile, tmp_path: Path) -> None:
-    plan = profile.plan({"size_share": "0.1"}, FACTS)
+    plan = profile_price.plan({"size_share": "0.1"}, FACTS)
     released = Profile.from_json(json.loads(performed("profile", {"plan": plan.to_json()}, file, tmp_path)), SCHEMA)
     assert released.counts_in_rows == np.bincount(Y).tolist()
     assert released.size_in_rows == N_ROWS
@@ -133,7 +137,7 @@ def test_a_profile_counts_every_row_once(file: SealedFile, tmp_path: Path) -> No
 
 @pytest.mark.usefixtures("exact")
 def test_each_table_of_an_evaluation_counts_every_row_once(file: SealedFile, tmp_path: Path) -> None:
-    split = catalogue.plan(request_for("mrf", {"n_estimators": 1, "max_depth": 1}, Fraction(9), N_ROWS), SCHEMA)
+    split = forest_price.plan(request_for("mrf", {"n_estimators": 1, "max_depth": 1}, Fraction(9), N_ROWS), SCHEMA)
     model = performed("train", {"plan": split.to_json()}, file, tmp_path, n_trees=1)
     forest = released_forest.loads(model).forest
     assert forest.arrays["counts"].sum() == N_ROWS

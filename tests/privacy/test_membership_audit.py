@@ -15,17 +15,18 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from app.forests import catalogue, released_forest
-from app.forests.catalogue import PlanRequest, plan
+from app.forests import catalogue
 from app.forests.contract.plan import Plan
 from app.forests.data.sanitiser import SanitisedColumns, SanitisedRows
-from app.forests.forest_release import grow
 from app.forests.noise.randomness import SystemRandomness
-from app.forests.released_forest import Artifact
 from app.forests.trees import tree_price
 from app.privacy.accountants import gdp
 from app.privacy.calibration import Terms
 from app.privacy.events import Adjacency, Part, RoundedGaussian, Sequential
+from app.releases.forest import read as released_forest
+from app.releases.forest.draw import grow
+from app.releases.forest.price import PlanRequest, plan
+from app.releases.forest.read import Artifact
 from tests.privacy.laws import ALPHA
 from tests.support.schemas import schema_of
 

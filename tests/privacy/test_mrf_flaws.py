@@ -10,14 +10,14 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from app.forests.catalogue import PlanRequest, plan
 from app.forests.contract.plan import Plan
 from app.forests.data.sanitiser import SanitisedColumns, SanitisedRows
 from app.forests.data.schema import Schema
-from app.forests.forest_release import grow
 from app.forests.noise.randomness import SystemRandomness
 from app.forests.trees import tree_growth
 from app.privacy.calibration import Terms
+from app.releases.forest.draw import grow
+from app.releases.forest.price import PlanRequest, plan
 from benchmarks.reference.literal_rules import vote_ceiling
 from tests.privacy.enumeration import TOLERANCE, draw_unpaid
 from tests.privacy.universe import THREE_SPLITS, TWO_SPLITS, Laws, add_remove_pairs, multisets, planned

@@ -8,7 +8,6 @@ import pytest
 from numpy.typing import NDArray
 from sklearn.datasets import load_breast_cancer, load_digits
 
-from app.forests import catalogue, profile, profile_release
 from app.forests.algorithms.nbrt import boosted_rows, read
 from app.forests.algorithms.nbrt import boosted_rows as rows_module
 from app.forests.algorithms.nbrt.boosted_rows import LocalBoostedRows
@@ -16,15 +15,19 @@ from app.forests.algorithms.nbrt.grow import boost
 from app.forests.algorithms.nbrt.random_trees import random_tree
 from app.forests.algorithms.nbrt.read import leaf_scores
 from app.forests.algorithms.nbrt.scales import Scales
-from app.forests.catalogue import PlanRequest
 from app.forests.data.encoding import Encoding
 from app.forests.data.sanitiser import SanitisedColumns, SanitisedRows
-from app.forests.forest_release import grow
 from app.forests.kernels import boosting as kernels
 from app.forests.kernels import node_rows
 from app.forests.noise.randomness import SystemRandomness
 from app.privacy.calibration import Terms
 from app.privacy.events import Adjacency
+from app.releases import contract
+from app.releases.forest import price as forest_price
+from app.releases.forest.draw import grow
+from app.releases.forest.price import PlanRequest
+from app.releases.profile import draw as profile_draw
+from app.releases.profile import price as profile_price
 from tests.privacy.boosting_worlds import Transcript, check_neighbours, plan_of, run
 from tests.support.schemas import schema_of
 
@@ -116,10 +119,10 @@ def test_a_whole_job_on_one_transcript(accountant: str, with_profile: bool) -> N
 
     every = np.ones(30, dtype=np.bool_)
     if with_profile:
-        facts = catalogue.public_facts(request.terms, request.public_size, schema, Adjacency.ADD_REMOVE_ONE)
-        released = profile_release.release(profile.plan({}, facts), schema, rows_of(every), SystemRandomness())
+        facts = contract.public_facts(request.terms, request.public_size, schema, Adjacency.ADD_REMOVE_ONE)
+        released = profile_draw.release(profile_price.plan({}, facts), schema, rows_of(every), SystemRandomness())
         request = replace(request, profile=released.reused("pf_a"))
-    plan = catalogue.plan(request, schema)
+    plan = forest_price.plan(request, schema)
 
     def grown(is_kept: NDArray[np.bool_], transcript: Transcript) -> Transcript:
         grow(plan, schema, rows_of(is_kept), transcript, on_tree_done=lambda: None)

@@ -19,16 +19,23 @@ from app.core.dask_cluster import DaskCluster
 from app.core.files import Directory
 from app.core.processes import scrubbed_environment
 from app.datasets import code_files, erasure, row_files, row_layout
-from app.forests import catalogue, metrics, profile, released_forest
+from app.forests import catalogue
 from app.forests.bins.quantile_bins import ReusedProfile
-from app.forests.catalogue import PlanRequest, public_facts
 from app.forests.contract.algorithm import PublicFacts
-from app.forests.evaluation import Evaluation, EvaluationPlan, plan_best, plan_tables
-from app.forests.profile import Profile
 from app.privacy.calibration import Terms
 from app.privacy.events import Adjacency
 from app.privacy.partitions import ColumnPartition, HashPartition, Partitions
 from app.privacy.scope import WHOLE, Scope
+from app.releases.choice.price import plan_best
+from app.releases.contract import public_facts
+from app.releases.evaluation import metrics
+from app.releases.evaluation.price import EvaluationPlan, plan_tables
+from app.releases.evaluation.read import Evaluation
+from app.releases.forest import price as forest_price
+from app.releases.forest import read as released_forest
+from app.releases.forest.price import PlanRequest
+from app.releases.profile import price as profile_price
+from app.releases.profile.read import Profile
 from app.services.jobs.task import JobTask, PartRows, input_path
 from app.services.releases import dask_fleet
 from app.services.releases.release import perform
@@ -176,7 +183,7 @@ def training(slug: str, parameters: dict[str, object], profile: ReusedProfile | 
     slug, _, accountant = slug.partition("@")
     accountant = accountant or "pure"
     request = request_for(slug, parameters, Fraction(1), 1_000, accountant=accountant, delta=delta_of(accountant))
-    plan = catalogue.plan(replace(request, profile=profile), SCHEMA)
+    plan = forest_price.plan(replace(request, profile=profile), SCHEMA)
     return Job("train", {"plan": plan.to_json()}, plan.n_trees, 1 if plan.unlabelled is None else 2)
 
 
@@ -185,7 +192,7 @@ def evaluation(plan: EvaluationPlan, *models: str) -> Job:
 
 
 def profiling(parameters: dict[str, object], accountant: str) -> Job:
-    return Job("profile", {"plan": profile.plan(parameters, facts(accountant)).to_json()})
+    return Job("profile", {"plan": profile_price.plan(parameters, facts(accountant)).to_json()})
 
 
 SMALL: dict[str, object] = {"n_estimators": 2, "max_depth": 2}

@@ -11,18 +11,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from app.forests import catalogue, evaluation_release, profile_release
-from app.forests import forest_release as growth
-from app.forests import profile as profile_price
+from app.forests import catalogue
 from app.forests.bins import noisy_counts
 from app.forests.bins.quantile_bins import NO_CUT, ReusedProfile
 from app.forests.contract.plan import Forest, Plan, PlanInvalid
 from app.forests.data.sanitiser import SanitisedColumns, SanitisedRows
 from app.forests.data.schema import Schema
-from app.forests.evaluation import plan_best, plan_tables
 from app.forests.noise import randomness
 from app.forests.noise.randomness import PaidRandomness, SystemRandomness, UnpaidDraw, forfeit
-from app.forests.released_forest import probabilities
 from app.privacy.calibration import Terms
 from app.privacy.events import (
     Adjacency,
@@ -35,6 +31,16 @@ from app.privacy.events import (
     Sequential,
     UnknownPrivacyEvent,
 )
+from app.releases import contract
+from app.releases.choice import draw as choice_draw
+from app.releases.choice.price import plan_best
+from app.releases.evaluation import draw as evaluation_draw
+from app.releases.evaluation.price import plan_tables
+from app.releases.forest import draw as growth
+from app.releases.forest import price as forest_price
+from app.releases.forest.read import probabilities
+from app.releases.profile import draw as profile_draw
+from app.releases.profile import price as profile_price
 from tests.privacy import plain_walks
 from tests.privacy.fixed_releases import FixedReleases
 from tests.privacy.noiseless import Noiseless
@@ -66,7 +72,7 @@ def planned(
     delta = None if accountant == "pure" else Fraction(1, 10**6)
     parameters = {"n_estimators": N_TREES, "max_depth": 2, **changes}
     request = request_for(slug, parameters, Fraction(20), 3_000, accountant=accountant, delta=delta)
-    return catalogue.plan(replace(request, profile=profile), schema)
+    return forest_price.plan(replace(request, profile=profile), schema)
 
 
 def grown(plan: Plan) -> Forest:
@@ -76,7 +82,7 @@ def grown(plan: Plan) -> Forest:
 
 def facts(accountant: str) -> Any:
     request = request_for("rpf", {}, Fraction(2), 3_000, accountant=accountant, delta=delta_of(accountant))
-    return catalogue.public_facts(request.terms, request.public_size, SCHEMA, Adjacency.ADD_REMOVE_ONE)
+    return contract.public_facts(request.terms, request.public_size, SCHEMA, Adjacency.ADD_REMOVE_ONE)
 
 
 def delta_of(accountant: str) -> Fraction | None:
@@ -86,7 +92,7 @@ def delta_of(accountant: str) -> Fraction | None:
 @pytest.fixture(scope="module")
 def profile() -> ReusedProfile:
     plan = profile_price.plan({}, facts("pure"))
-    return profile_release.release(plan, SCHEMA, rows_of(3_000), SystemRandomness()).reused("pf_a")
+    return profile_draw.release(plan, SCHEMA, rows_of(3_000), SystemRandomness()).reused("pf_a")
 
 
 @pytest.fixture
@@ -98,7 +104,7 @@ def payments(monkeypatch: pytest.MonkeyPatch) -> list[PaidRandomness]:
         made.append(PaidRandomness(*arguments))
         return made[-1]
 
-    for module in (growth, profile_release, evaluation_release):
+    for module in (growth, profile_draw, evaluation_draw):
         monkeypatch.setattr(module, "PaidRandomness", make)
     return made
 
@@ -133,15 +139,13 @@ def test_profiles_and_evaluations_draw_everything_that_their_events_pay_for(
         (growth.grow(flat, SCHEMA, replace(rows, y=label * rows.y), SystemRandomness(), on_tree_done=int), SCHEMA)
         for label in (0, 1)
     ]
-    assert [evaluation_release._correct(model, rows) for model in models] == [0, 1_000]
+    assert [choice_draw._correct(model, rows) for model in models] == [0, 1_000]
     payments.clear()
-    profile_release.release(
-        profile_price.plan({"size_share": "0.1"}, facts(accountant)), SCHEMA, rows, SystemRandomness()
-    )
+    profile_draw.release(profile_price.plan({"size_share": "0.1"}, facts(accountant)), SCHEMA, rows, SystemRandomness())
     tables = plan_tables(["accuracy", "auroc"], facts(accountant), score_bins=4)
-    evaluation_release.release(tables, models[:1], rows, SystemRandomness())
+    evaluation_draw.release(tables, models[:1], rows, SystemRandomness())
     best = plan_best(2, facts(accountant), winner_accuracy=True)
-    evaluation_release.release(best, models, rows, SystemRandomness())
+    evaluation_draw.release(best, models, rows, SystemRandomness())
     assert [payment.left.total() for payment in payments] == [0, 0, 0]
 
 
@@ -223,7 +227,7 @@ def test_ends_that_a_tree_does_not_take_are_forfeited_before_the_tree_draws_of_t
 @pytest.mark.parametrize("accountant", ["pure", "zcdp", "gdp"])
 def test_medians_of_intervals_without_a_cut_are_forfeited(payments: list[PaidRandomness], accountant: str) -> None:
     """Every cut of no rows is at the first edge, so that one of its sides has none."""
-    released = profile_release.release(profile_price.plan({}, facts(accountant)), SCHEMA, rows_of(0), Noiseless())
+    released = profile_draw.release(profile_price.plan({}, facts(accountant)), SCHEMA, rows_of(0), Noiseless())
     assert (released.cuts == NO_CUT).any()
     assert not payments[-1].left
 
@@ -245,7 +249,7 @@ def test_a_plan_whose_parameters_grow_more_trees_than_its_event_prices_stops(slu
     with pytest.raises((UnpaidDraw, UnknownPrivacyEvent)):  # the second one where growth reads the number of trees, too
         grown(more)
     with pytest.raises(PlanInvalid):
-        catalogue.require_priced(more, SCHEMA)
+        forest_price.require_priced(more, SCHEMA)
 
 
 @pytest.mark.parametrize(("slug", "accountant"), CASES)
@@ -263,7 +267,7 @@ def test_an_event_that_prices_one_tree_pays_for_no_second_tree(slug: str, accoun
     with pytest.raises((UnpaidDraw, UnknownPrivacyEvent)):
         grown(cut)
     with pytest.raises(PlanInvalid):
-        catalogue.require_priced(cut, SCHEMA)
+        forest_price.require_priced(cut, SCHEMA)
 
 
 class Careless(PaidRandomness):
@@ -291,7 +295,7 @@ class Careless(PaidRandomness):
 
 def draws_until_refused(monkeypatch: pytest.MonkeyPatch, release: Callable[[], object]) -> list[int]:
     """Draws of a job, and of the same job that spends more on its first, second, … draw and is stopped each time."""
-    for module in (growth, profile_release, evaluation_release):
+    for module in (growth, profile_draw, evaluation_draw):
         monkeypatch.setattr(module, "PaidRandomness", Careless)
     monkeypatch.setattr(Careless, "n_draws", 0)
     release()
@@ -328,9 +332,9 @@ def test_a_profile_or_an_evaluation_that_spends_more_on_any_single_draw_stops_be
     tables = plan_tables(["accuracy", "auroc"], facts(accountant), score_bins=4)
     best = plan_best(2, facts(accountant), winner_accuracy=True)
     for release in (
-        lambda: profile_release.release(shares, SCHEMA, rows, SystemRandomness()),
-        lambda: evaluation_release.release(tables, models[:1], rows, SystemRandomness()),
-        lambda: evaluation_release.release(best, models, rows, SystemRandomness()),
+        lambda: profile_draw.release(shares, SCHEMA, rows, SystemRandomness()),
+        lambda: evaluation_draw.release(tables, models[:1], rows, SystemRandomness()),
+        lambda: evaluation_draw.release(best, models, rows, SystemRandomness()),
     ):
         whole, *stopped = draws_until_refused(monkeypatch, release)
         assert stopped == list(range(1, len(stopped) + 1))
@@ -343,19 +347,19 @@ def test_a_stored_plan_costs_what_its_parameters_cost(
     profile: ReusedProfile, slug: str, accountant: str, depth: int
 ) -> None:
     plan = planned(slug, accountant, max_depth=depth) if slug != "bms-rf" else planned(slug, accountant)
-    catalogue.require_priced(catalogue.read_plan(plan.to_json()), SCHEMA)
+    forest_price.require_priced(forest_price.read_plan(plan.to_json()), SCHEMA)
     if catalogue.algorithm(slug).reuses_profiles:
         with_profile = planned(slug, accountant, profile, max_depth=depth)
-        catalogue.require_priced(catalogue.read_plan(with_profile.to_json()), SCHEMA)
+        forest_price.require_priced(forest_price.read_plan(with_profile.to_json()), SCHEMA)
 
 
 def test_an_event_of_disjoint_trees_does_not_pay_for_trees_on_all_rows() -> None:
     plan = planned("mrf", "pure", assignment="sharded")
     assert isinstance(plan.event, Parallel)
     on_all_rows = replace(plan, parameters={**plan.parameters, "assignment": "sequential"})
-    catalogue.require_priced(plan, SCHEMA)
+    forest_price.require_priced(plan, SCHEMA)
     with pytest.raises(PlanInvalid):
-        catalogue.require_priced(on_all_rows, SCHEMA)
+        forest_price.require_priced(on_all_rows, SCHEMA)
 
 
 def test_a_draw_that_is_paid_for_is_drawn_as_it_was_paid() -> None:
@@ -473,17 +477,17 @@ def test_tables_count_the_answers_of_the_chosen_model() -> None:
         (growth.grow(flat, SCHEMA, replace(ones, y=label * ones.y), SystemRandomness(), on_tree_done=int), SCHEMA)
         for label in (0, 1)
     ]
-    best = evaluation_release.release(plan_best(2, facts("pure"), winner_accuracy=True), models, ones, Noiseless())
+    best = evaluation_draw.release(plan_best(2, facts("pure"), winner_accuracy=True), models, ones, Noiseless())
     assert best.best == 1
     assert [table.tolist() for table in best.tables.values()] == [[1_000, 0]]
-    wrong = evaluation_release.release(
+    wrong = evaluation_draw.release(
         plan_tables(["accuracy"], facts("pure"), score_bins=8), models[:1], ones, Noiseless()
     )
     assert [table.tolist() for table in wrong.tables.values()] == [[0, 1_000]]
 
     boosted = grown(planned("nbrt", "gdp"))
     auroc = plan_tables(["auroc"], facts("pure"), score_bins=8)
-    released = evaluation_release.release(auroc, [(boosted, SCHEMA)], rows, Noiseless())
+    released = evaluation_draw.release(auroc, [(boosted, SCHEMA)], rows, Noiseless())
     scores = probabilities(boosted, SCHEMA, rows.features, read_out="logistic")[:, 1]
     cells = rows.y * 8 + np.minimum((scores * 8).astype(np.int64), 7)
     assert [table.tolist() for table in released.tables.values()] == [np.bincount(cells, minlength=16).tolist()]

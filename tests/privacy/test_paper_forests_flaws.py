@@ -12,13 +12,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from app.forests import catalogue
 from app.forests.algorithms.literature import medians
 from app.forests.contract.plan import Plan, PlanInvalid
 from app.forests.trees import tree_growth
 from app.forests.trees.tree_histograms import LocalHistograms
 from app.forests.trees.tree_price import TreePrice
 from app.privacy.events import Part, UnknownPrivacyEvent
+from app.releases.forest import price as forest_price
 from tests.privacy.enumeration import TOLERANCE, draw_unpaid, loss, permute_and_flip_law
 from tests.privacy.universe import (
     RECORDS,
@@ -199,10 +199,10 @@ def test_an_event_of_other_parameters_is_refused(slug: str, parameters: dict) ->
     honest = planned(slug, TWO_SPLITS, **parameters)
     other = planned("mrf", TWO_SPLITS)
 
-    catalogue.require_priced(honest, TWO_SPLITS)
+    forest_price.require_priced(honest, TWO_SPLITS)
     for event in (honest.event, maxtree.event):
         with pytest.raises(PlanInvalid):
-            catalogue.require_priced(replace(other, event=event), TWO_SPLITS)
+            forest_price.require_priced(replace(other, event=event), TWO_SPLITS)
 
 
 def test_a_price_reads_back_as_it_was_written() -> None:

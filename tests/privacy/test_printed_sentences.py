@@ -15,11 +15,11 @@ from typing import Any, get_args
 
 import pytest
 
-from app.forests.catalogue import PlanRequest, plan
 from app.privacy import accountants, guarantees, receipts
 from app.privacy.accountants import Amount, SplitDelta
 from app.privacy.calibration import Terms
 from app.privacy.events import Adjacency
+from app.releases.forest.price import PlanRequest, plan
 from tests.privacy.enumeration import TOLERANCE, aligned, divergence, loss, renyi
 from tests.privacy.publications import Account, Law, World, best_of, every_account, follow_up, models_only
 from tests.privacy.universe import TWO_SPLITS

@@ -8,16 +8,19 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from app.forests import catalogue, profile, profile_release
 from app.forests.bins import quantile_bins, releases
 from app.forests.bins.quantile_bins import ReusedProfile
-from app.forests.catalogue import PlanRequest, public_facts
 from app.forests.data.sanitiser import SanitisedColumns, SanitisedRows
-from app.forests.forest_release import grow
-from app.forests.profile import ProfilePlan
 from app.privacy.accountants import pure
 from app.privacy.calibration import Terms
 from app.privacy.events import Adjacency, DiscreteLaplace, Part, Sequential
+from app.releases.contract import public_facts
+from app.releases.forest import price as forest_price
+from app.releases.forest.draw import grow
+from app.releases.forest.price import PlanRequest
+from app.releases.profile import draw as profile_draw
+from app.releases.profile import price as profile_price
+from app.releases.profile.price import ProfilePlan
 from tests.privacy.enumeration import TOLERANCE, EnumeratingRandomness, loss, output_law
 from tests.support.schemas import schema_of
 
@@ -39,7 +42,7 @@ def no_free_bins(monkeypatch: pytest.MonkeyPatch) -> None:
 def planned(epsilon: str = "1", **parameters: str) -> ProfilePlan:
     body = {"bins": "4", "class_share": "0.5", **parameters}
     request = PlanRequest("profile", body, Terms(Fraction(epsilon)))
-    return profile.plan(body, public_facts(request.terms, request.public_size, SCHEMA, Adjacency.ADD_REMOVE_ONE))
+    return profile_price.plan(body, public_facts(request.terms, request.public_size, SCHEMA, Adjacency.ADD_REMOVE_ONE))
 
 
 def private_rows(rows: Rows) -> SanitisedRows:
@@ -52,7 +55,7 @@ def law(plan: ProfilePlan, rows: Rows) -> dict[object, float]:
     private = private_rows(rows)
 
     def run(randomness: EnumeratingRandomness) -> object:
-        released = profile_release.release(plan, SCHEMA, private, randomness)  # type: ignore[arg-type]
+        released = profile_draw.release(plan, SCHEMA, private, randomness)  # type: ignore[arg-type]
         return released.cuts.tobytes(), released.class_counts.tobytes(), released.size
 
     return output_law(run, window=(0, 2))  # type: ignore[arg-type]
@@ -117,7 +120,7 @@ def test_a_forest_on_a_reused_profile_loses_at_most_its_own_price() -> None:
     """The profile may be of any rows; in this test it is of none of the rows that the forest reads."""
     result = ReusedProfile("pf_a", ((2,),), (0, 0))
     body = {"n_estimators": 1, "max_depth": 1}
-    plan = catalogue.plan(PlanRequest("rpf", body, Terms(Fraction(1)), profile=result), SCHEMA)
+    plan = forest_price.plan(PlanRequest("rpf", body, Terms(Fraction(1)), profile=result), SCHEMA)
 
     def of(rows: Rows) -> dict[object, float]:
         private = private_rows(rows)

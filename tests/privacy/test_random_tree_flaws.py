@@ -12,14 +12,14 @@ import pytest
 
 from app.forests import catalogue
 from app.forests.algorithms.literature.price import JagannathanTrees
-from app.forests.catalogue import public_facts
 from app.forests.contract.plan import Forest, Plan
 from app.forests.data.sanitiser import SanitisedRows
 from app.forests.data.schema import Schema
-from app.forests.forest_release import grow
 from app.forests.trees import leaf_read_out, tree_growth
 from app.forests.trees.tree_growth import Tree
 from app.privacy.events import EventCostsMore
+from app.releases.contract import public_facts
+from app.releases.forest.draw import grow
 from tests.privacy.enumeration import TOLERANCE, EnumeratingRandomness
 from tests.privacy.universe import (
     RECORDS,

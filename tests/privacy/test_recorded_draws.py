@@ -20,7 +20,6 @@ from app.forests.contract.plan import Plan
 from app.forests.data import coded_rows
 from app.forests.data.coded_rows import CodedColumns, CodedRows, TrainingRows
 from app.forests.data.sanitiser import SanitisedColumns, SanitisedRows
-from app.forests.forest_release import code_request, grow
 from app.forests.remote import CodedDistributedRows, ShardStates
 from app.privacy import accountants
 from app.privacy.events import (
@@ -29,6 +28,8 @@ from app.privacy.events import (
     RoundedGaussian,
     UnknownPrivacyEvent,
 )
+from app.releases.forest import price as forest_price
+from app.releases.forest.draw import code_request, grow
 from tests.privacy.noiseless import coded
 from tests.privacy.recorder import Draw, Leaf, Recorder, check, leaves, scale_of
 from tests.support.plans import request_for
@@ -212,7 +213,7 @@ def planned(
     delta = None if accountant == "pure" else Fraction(1, 10**6)
     shape, epsilon = {"n_estimators": 3, "max_depth": 2, **parameters}, Fraction(strength * max_rows)
     terms = {"accountant": accountant, "delta": delta, "adjacency": adjacency, "max_rows": max_rows}
-    return catalogue.plan(request_for(slug, shape, epsilon, N_ROWS, **terms), SCHEMA)  # type: ignore[arg-type]
+    return forest_price.plan(request_for(slug, shape, epsilon, N_ROWS, **terms), SCHEMA)  # type: ignore[arg-type]
 
 
 FAMILIES = [

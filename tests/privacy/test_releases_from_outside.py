@@ -15,19 +15,23 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from app.forests import evaluation as evaluation_price
-from app.forests import evaluation_release, profile_release
-from app.forests import profile as profile_price
 from app.forests.bins import noisy_counts, releases
-from app.forests.catalogue import PlanRequest, plan, public_facts
 from app.forests.contract.algorithm import PublicFacts
 from app.forests.data.schema import Schema
-from app.forests.evaluation import Evaluation
-from app.forests.forest_release import grow
 from app.forests.noise.randomness import SystemRandomness
-from app.forests.profile import Profile
 from app.privacy.calibration import Terms
 from app.privacy.events import Adjacency
+from app.releases.choice import price as choice_price
+from app.releases.contract import public_facts
+from app.releases.evaluation import answers
+from app.releases.evaluation import draw as evaluation_draw
+from app.releases.evaluation import price as evaluation_price
+from app.releases.evaluation.read import Evaluation
+from app.releases.forest.draw import grow
+from app.releases.forest.price import PlanRequest, plan
+from app.releases.profile import draw as profile_draw
+from app.releases.profile import price as profile_price
+from app.releases.profile.read import Profile
 from tests.privacy.laws import ALPHA, assert_law, discrete_laplace_law
 from tests.privacy.test_hostile_data import RECORD, SCHEMA, rows_from
 from tests.privacy.universe import EMPTY, RECORDS, TWO_SPLITS, rows_of
@@ -42,7 +46,7 @@ def facts(schema: Schema, accountant: str = "pure", delta: Fraction | None = Non
     return public_facts(request.terms, request.public_size, schema, Adjacency.ADD_REMOVE_ONE)
 
 
-def model(schema: Schema) -> evaluation_release.Model:
+def model(schema: Schema) -> answers.Model:
     job_plan = plan(PlanRequest("rdt-ta", {"n_estimators": 2, "max_depth": 2}, Terms(Fraction(1))), schema)
     rows = rows_from([], np.zeros((0, 16), dtype=np.uint8)) if schema is SCHEMA else rows_of(EMPTY)
     return grow(job_plan, schema, rows, SystemRandomness(), on_tree_done=lambda: None), schema
@@ -57,7 +61,7 @@ def test_any_rows_give_a_profile_of_the_planned_shape(
     known = [record for record in records if record[-1] >= 0]
     rows = rows_from(known, np.zeros((len(known), 16), dtype=np.uint8))
     planned = profile_price.plan({"size_share": "0.1"}, facts(SCHEMA, accountant, delta))
-    profile = profile_release.release(planned, SCHEMA, rows, SystemRandomness())
+    profile = profile_draw.release(planned, SCHEMA, rows, SystemRandomness())
     assert Profile.from_json(profile.to_json(), SCHEMA).to_json() == profile.to_json()
     assert len(profile.counts_in_rows) == SCHEMA.n_classes
     assert all(map(math.isfinite, [*profile.counts_in_rows, profile.size_in_rows]))
@@ -70,9 +74,9 @@ def test_any_rows_give_an_evaluation_of_the_planned_shape(records: list[tuple]) 
     rows = rows_from(known, np.zeros((len(known), 16), dtype=np.uint8))
     judged = model(SCHEMA)
     table = evaluation_price.plan_tables(["confusion"], facts(SCHEMA), score_bins=4)
-    best = evaluation_price.plan_best(2, facts(SCHEMA), winner_accuracy=True)
+    best = choice_price.plan_best(2, facts(SCHEMA), winner_accuracy=True)
     for planned, models in ((table, [judged]), (best, [judged, model(SCHEMA)])):
-        evaluation = evaluation_release.release(planned, models, rows, SystemRandomness())
+        evaluation = evaluation_draw.release(planned, models, rows, SystemRandomness())
         assert Evaluation.from_json(evaluation.to_json()).to_json() == evaluation.to_json()
 
 
@@ -104,15 +108,15 @@ def test_runs_of_an_evaluation_prove_almost_its_charge_and_no_more(louder: int, 
 
     def somebody_of_the_rows_class(has_row: bool) -> bool:
         rows = rows_of({0: row} if has_row else EMPTY)
-        counts = evaluation_release.release(planned, judged, rows, randomness).tables["confusion"].reshape(2, 2)
+        counts = evaluation_draw.release(planned, judged, rows, randomness).tables["confusion"].reshape(2, 2)
         return bool((counts[row[2]] >= 1).any())
 
     def in_its_own_cell(has_row: bool) -> bool:
         rows = rows_of({0: row} if has_row else EMPTY)
-        counts = evaluation_release.release(planned, judged, rows, randomness).tables["confusion"]
+        counts = evaluation_draw.release(planned, judged, rows, randomness).tables["confusion"]
         return bool(counts[cell] >= 1)
 
-    cell = int(np.flatnonzero(evaluation_release._exact("confusion", planned, judged[0], rows_of({0: row})))[0])
+    cell = int(np.flatnonzero(evaluation_draw._exact("confusion", planned, judged[0], rows_of({0: row})))[0])
     assert least < proved(in_its_own_cell) <= most
     assert proved(somebody_of_the_rows_class) <= most
 
@@ -123,6 +127,6 @@ def test_runs_of_a_profile_prove_almost_the_charge_of_its_counts() -> None:
 
     def somebody_of_class_one(has_row: bool) -> bool:
         rows = rows_of({0: RECORDS[1]} if has_row else EMPTY)
-        return bool(profile_release.release(planned, TWO_SPLITS, rows, randomness).class_counts[1] >= 1)
+        return bool(profile_draw.release(planned, TWO_SPLITS, rows, randomness).class_counts[1] >= 1)
 
     assert 0.6 < proved(somebody_of_class_one) <= 1.0

@@ -8,16 +8,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.forests import released_forest
 from app.forests.algorithms.rpf.price import events_of
 from app.forests.algorithms.rpf.read import UNREACHED
-from app.forests.catalogue import PlanRequest, plan
 from app.forests.contract.plan import Plan
 from app.forests.data.sanitiser import SanitisedColumns, SanitisedRows
 from app.forests.data.schema import Schema
-from app.forests.forest_release import grow
 from app.forests.noise.randomness import SystemRandomness
 from app.privacy.calibration import Terms
+from app.releases.forest import read as released_forest
+from app.releases.forest.draw import grow
+from app.releases.forest.price import PlanRequest, plan
 from tests.privacy.laws import assert_law, discrete_laplace_law
 from tests.privacy.test_hostile_data import RECORD, SCHEMA, grown, rows_from, shape
 from tests.support.schemas import schema_of

@@ -9,18 +9,18 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from app.forests import catalogue
 from app.forests.algorithms.literature import medians
-from app.forests.catalogue import plan
 from app.forests.contract.plan import Plan, PlanInvalid
 from app.forests.data.sanitiser import SanitisedRows
 from app.forests.data.schema import Schema
-from app.forests.forest_release import grow
 from app.forests.trees import tree_price
 from app.privacy import accountants
 from app.privacy.accountants import pure
 from app.privacy.calibration import Terms
 from app.privacy.events import Adjacency
+from app.releases.forest import price as forest_price
+from app.releases.forest.draw import grow
+from app.releases.forest.price import plan
 from tests.privacy.enumeration import TOLERANCE, EnumeratingRandomness, loss, output_law
 from tests.privacy.test_delta_accounts import share_of_curve
 from tests.privacy.universe import (
@@ -218,7 +218,7 @@ def test_the_price_of_a_monotone_utility_is_caught() -> None:
     assert claims(flawed.plan)[1] <= 1.0
     assert flawed.worst_of_unlabelled(add_remove_pairs(multisets(4, FEW))) > 1.5
     with pytest.raises(PlanInvalid):
-        catalogue.require_priced(flawed.plan, THREE_SPLITS)
+        forest_price.require_priced(flawed.plan, THREE_SPLITS)
 
 
 def test_a_stop_on_the_exact_number_of_unlabelled_rows_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,13 +15,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from app.forests import catalogue
 from app.forests.contract.plan import Plan
 from app.forests.data.encoding import NO_SPLIT
 from app.forests.data.sanitiser import SanitisedColumns, SanitisedRows
-from app.forests.forest_release import grow
 from app.forests.trees import tree_histograms, tree_parameters
 from app.privacy.events import ExponentialMechanism, PermuteAndFlip
+from app.releases.forest import price as forest_price
+from app.releases.forest.draw import grow
 from tests.privacy.plain_walks import SCHEMA, UNIVERSE, Split, goes_left, leaf_of, rows, split_at, splits_of
 from tests.privacy.recorder import leaves
 from tests.support.plans import request_for
@@ -178,7 +178,7 @@ def check(
 def planned(slug: str, accountant: str, **parameters: object) -> Plan:
     delta = None if accountant == "pure" else Fraction(1, 10**6)
     shape = {"n_estimators": N_TREES, "max_depth": DEPTH, **parameters}
-    return catalogue.plan(request_for(slug, shape, Fraction(4), 1_000, accountant=accountant, delta=delta), SCHEMA)
+    return forest_price.plan(request_for(slug, shape, Fraction(4), 1_000, accountant=accountant, delta=delta), SCHEMA)
 
 
 @pytest.mark.parametrize("accountant", ["pure", "gdp"])

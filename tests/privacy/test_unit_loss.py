@@ -6,11 +6,11 @@ from fractions import Fraction
 
 import pytest
 
-from app.forests.catalogue import PlanRequest, plan
 from app.forests.data.sanitiser import SanitisedColumns, SanitisedRows
 from app.privacy.accountants import pure
 from app.privacy.calibration import Terms
 from app.privacy.events import Adjacency
+from app.releases.forest.price import PlanRequest, plan
 from tests.privacy.enumeration import TOLERANCE, loss, output_law
 from tests.privacy.universe import RECORDS, TWO_SPLITS, Record, production, rows_of
 

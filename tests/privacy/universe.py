@@ -7,12 +7,12 @@ from typing import TypeAlias
 
 import numpy as np
 
-from app.forests.catalogue import PlanRequest, plan
 from app.forests.contract.plan import Forest, Plan
 from app.forests.data.sanitiser import SanitisedColumns, SanitisedRows
 from app.forests.data.schema import Schema
-from app.forests.forest_release import grow
 from app.privacy.calibration import Terms
+from app.releases.forest.draw import grow
+from app.releases.forest.price import PlanRequest, plan
 from tests.privacy.enumeration import EnumeratingRandomness, loss, output_law
 from tests.support.schemas import schema_of
 

@@ -250,7 +250,7 @@ def _fork_wrapped_children(point: str, journal: Path, database_url: str) -> None
 def run_child(point: str, journal: Path, database_url: str, supervisor: int) -> None:
     """Runs the product's child with wrapped functions."""
     from app.datasets import private_rows
-    from app.forests import released_forest
+    from app.releases.forest import read as released_forest
     from app.services.releases import release as service
     from app.worker import child
 

@@ -9,8 +9,8 @@ from app.forests.contract.plan import Plan
 from app.forests.data.coded_rows import CodedBlock, CodedColumns, CodedRows
 from app.forests.data.sanitiser import SanitisedRows
 from app.forests.data.schema import Schema
-from app.forests.forest_release import code_request
 from app.forests.remote import CodedDistributedRows, ShardStates, StateMissing
+from app.releases.forest.draw import code_request
 from tests.privacy.noiseless import coded
 
 

@@ -4,10 +4,10 @@ from dataclasses import replace
 from fractions import Fraction
 
 from app.forests import catalogue
-from app.forests.catalogue import PlanRequest
 from app.forests.contract.algorithm import TwoDatasetAlgorithm
 from app.privacy.calibration import Terms
 from app.privacy.events import Adjacency
+from app.releases.forest.price import PlanRequest
 
 
 def request_for(

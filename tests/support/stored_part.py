@@ -8,9 +8,9 @@ from app.datasets import private_rows
 from app.datasets.private_rows import Selection
 from app.forests.contract.plan import Plan
 from app.forests.data.coded_rows import CodedRows
-from app.forests.forest_release import code_request
 from app.privacy.partitions import Partitions
 from app.privacy.scope import Scope
+from app.releases.forest.draw import code_request
 from app.services.jobs.task import PartRows
 from tests.support.uploads import DATA_KEY, HEADER, SCHEMA, Ingestion, path_of, store_table, stored_table
 

@@ -1,8 +1,8 @@
 """Reads a stored plan as the transaction that charges its job does."""
 
-from app.forests import catalogue
 from app.forests.contract.plan import Plan
 from app.forests.data.schema import Schema
+from app.releases.forest import price as forest_price
 
 
 def read_priced(stored: object, schema: Schema) -> Plan:
@@ -11,6 +11,6 @@ def read_priced(stored: object, schema: Schema) -> Plan:
     Raises:
         PlanInvalid: not a plan that this version makes.
     """
-    plan = catalogue.read_plan(stored)
-    catalogue.require_priced(plan, schema)
+    plan = forest_price.read_plan(stored)
+    forest_price.require_priced(plan, schema)
     return plan

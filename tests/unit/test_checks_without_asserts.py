@@ -15,9 +15,13 @@ import os
 import sys
 from fractions import Fraction
 import numpy as np
-from app.forests import evaluation, evaluation_release, catalogue, profile
+from app.releases.choice import price as choice_price
+from app.releases.evaluation import draw as evaluation_draw
+from app.releases.forest import price as forest_price
+from app.releases.profile import price as profile_price
 from app.forests.bins import noisy_counts, releases
-from app.forests.catalogue import PlanRequest, public_facts
+from app.releases.forest.price import PlanRequest
+from app.releases.contract import public_facts
 from app.privacy.calibration import Terms
 from app.forests.noise.randomness import SystemRandomness
 from app.privacy.events import Adjacency
@@ -47,9 +51,9 @@ print(json.dumps({what: error_of(code) for what, code in json.load(sys.stdin).it
 REFUSED = {
     "a training plan": (
         """
-honest = catalogue._event
-catalogue._event = lambda *each: Sequential((Part(2, honest(*each)),))
-catalogue.plan(PlanRequest("mrf", {}, Terms(Fraction(1))), TWO_SPLITS)
+honest = forest_price._event
+forest_price._event = lambda *each: Sequential((Part(2, honest(*each)),))
+forest_price.plan(PlanRequest("mrf", {}, Terms(Fraction(1))), TWO_SPLITS)
 """,
         "EventCostsMore",
     ),
@@ -62,7 +66,7 @@ catalogue.plan(PlanRequest("mrf", {}, Terms(Fraction(1))), TWO_SPLITS)
         "EventCostsMore",
     ),
     "a choice": (
-        "evaluation._selection = lambda *each: costly\nevaluation.plan_best(2, facts, winner_accuracy=False)",
+        "choice_price._selection = lambda *each: costly\nevaluation.plan_best(2, facts, winner_accuracy=False)",
         "EventCostsMore",
     ),
     "a table that is larger than its event": (
@@ -71,8 +75,8 @@ catalogue.plan(PlanRequest("mrf", {}, Terms(Fraction(1))), TWO_SPLITS)
     ),
     "more models than were priced": (
         """
-plan = evaluation.plan_best(2, facts, winner_accuracy=False)
-evaluation_release.release(plan, [None] * 3, None, SystemRandomness())
+plan = choice_price.plan_best(2, facts, winner_accuracy=False)
+evaluation_draw.release(plan, [None] * 3, None, SystemRandomness())
 """,
         "EvaluationInvalid",
     ),

@@ -264,7 +264,7 @@ class Described:
 class Algorithm(Described, ABC):
     """A randomised learner with a proven price.
 
-    Every method is a function of public facts. Growth (``app.forests.forest_release``) takes every noise scale from the
+    Every method is a function of public facts. Growth (``app.releases.forest.draw``) takes every noise scale from the
     event that :meth:`event` prices; reading (``app.forests.contract.plan``) is post-processing of the releases of
     growth.
 

@@ -27,7 +27,7 @@ from app.privacy.events import Adjacency, Event
 
 
 class PlanInvalid(GrovekeeperError):
-    """A stored plan that ``app.forests.catalogue.plan`` does not make."""
+    """A stored plan that ``app.releases.forest.price.plan`` does not make."""
 
     sentence = "not a plan of a known form"
 

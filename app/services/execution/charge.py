@@ -17,7 +17,7 @@ from app.core.errors import Frozen, GrovekeeperError, LeaseLost, NotFound, RoleM
 from app.datasets import catalog, row_files
 from app.datasets.catalog import Dataset, DatasetRow
 from app.db.locks import lock_rows
-from app.forests import catalogue, released_forest
+from app.forests import catalogue
 from app.forests.contract.plan import PlanInvalid
 from app.jobs import queue
 from app.jobs.queue import Claim
@@ -28,6 +28,8 @@ from app.ledger.tables import ReservationRow
 from app.privacy import accountants, events
 from app.privacy.calibration import Terms
 from app.privacy.scope import Scope
+from app.releases.forest import price as forest_price
+from app.releases.forest import read as released_forest
 from app.services.installation import Installation
 from app.services.jobs import kinds, notices
 from app.services.jobs.kinds import JobKind
@@ -290,7 +292,7 @@ def planned_bytes(session: Session, row: JobRow) -> int:
         return 0
     schema = catalog.find(session, row.dataset_id).living().schema
     try:
-        return released_forest.planned_bytes(catalogue.read_plan(row.task["work"]["plan"]), schema)
+        return released_forest.planned_bytes(forest_price.read_plan(row.task["work"]["plan"]), schema)
     except PlanInvalid:
         raise TaskNotPaid from None
 

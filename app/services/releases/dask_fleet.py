@@ -28,9 +28,9 @@ from app.forests import remote
 from app.forests.contract.plan import Plan
 from app.forests.data.coded_rows import sum_of
 from app.forests.data.schema import Schema
-from app.forests.forest_release import code_request
 from app.forests.remote import CodedDistributedRows
 from app.privacy.partitions import Partitions
+from app.releases.forest.draw import code_request
 from app.services.jobs.task import PartRows
 from app.services.releases import shard_tasks
 from app.services.releases.shard_tasks import Order

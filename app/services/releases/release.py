@@ -7,19 +7,21 @@ from typing import Protocol
 
 from app.datasets import private_rows
 from app.datasets.private_rows import Selection
-from app.forests import catalogue, released_forest
+from app.forests import catalogue
 from app.forests.bins import quantile_bins
 from app.forests.contract.plan import Forest, Plan
 from app.forests.data.coded_rows import CodeRequest, TrainingRows
 from app.forests.data.schema import Schema
-from app.forests.evaluation import EvaluationPlan
-from app.forests.evaluation_release import release as draw_evaluation
-from app.forests.forest_release import code_request, grow
 from app.forests.noise.randomness import SystemRandomness
-from app.forests.profile import ProfilePlan
-from app.forests.profile_release import release as draw_profile
 from app.privacy.events import Adjacency
 from app.privacy.partitions import Partitions
+from app.releases.evaluation.draw import release as draw_evaluation
+from app.releases.evaluation.price import EvaluationPlan
+from app.releases.forest import price as forest_price
+from app.releases.forest import read as released_forest
+from app.releases.forest.draw import code_request, grow
+from app.releases.profile.draw import release as draw_profile
+from app.releases.profile.price import ProfilePlan
 from app.services.jobs.task import JobTask, PartRows, input_path
 
 
@@ -54,7 +56,7 @@ def grow_forest(task: JobTask, *, on_tree_done: Callable[[], None]) -> None:
     after its charge fails and stays charged.
     """
     schema = Schema.from_json(task.parts[0].schema)
-    plan = catalogue.read_plan(task.work["plan"])
+    plan = forest_price.read_plan(task.work["plan"])
     with ExitStack() as stack:
         forest = _grow(plan, schema, task.parts, _reader(task, stack), on_tree_done=on_tree_done)
     expected_rows = task.metadata.get("expected_rows")

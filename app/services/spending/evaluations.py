@@ -15,23 +15,9 @@ from app.access.grants import SEE_MODEL, TRAIN, Principal
 from app.access.idempotency import Answer, IdempotentRequest
 from app.core import json_text, stamps
 from app.core.errors import GrovekeeperError, InvalidRequest, NotFound, Unavailable
-from app.forests import metrics
 from app.forests.bins import noisy_counts
-from app.forests.catalogue import public_facts
 from app.forests.contract.algorithm import PublicFacts
 from app.forests.data.schema import Schema
-from app.forests.evaluation import (
-    ACCURACY,
-    AUROC,
-    BEST,
-    CONFUSION,
-    Evaluation,
-    EvaluationInvalid,
-    EvaluationPlan,
-    plan_best,
-    plan_tables,
-)
-from app.forests.profile import Profile
 from app.jobs import queue
 from app.jobs.tables import JobPart, JobRow
 from app.privacy.calibration import Terms
@@ -40,6 +26,20 @@ from app.privacy.scope import Scope
 from app.registry import models, releases
 from app.registry.releases import EVALUATION
 from app.registry.tables import ReleaseRow
+from app.releases.choice.price import plan_best
+from app.releases.contract import public_facts
+from app.releases.evaluation import metrics
+from app.releases.evaluation.price import (
+    ACCURACY,
+    AUROC,
+    BEST,
+    CONFUSION,
+    EvaluationInvalid,
+    EvaluationPlan,
+    plan_tables,
+)
+from app.releases.evaluation.read import Evaluation
+from app.releases.profile.read import Profile
 from app.services import guarantees
 from app.services.installation import Installation
 from app.services.jobs import kinds

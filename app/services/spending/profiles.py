@@ -15,18 +15,19 @@ from app.access.grants import TRAIN, Principal
 from app.access.idempotency import Answer, IdempotentRequest
 from app.core import json_text, stamps
 from app.core.errors import GrovekeeperError
-from app.forests import profile
 from app.forests.bins import quantile_bins
-from app.forests.catalogue import public_facts
 from app.forests.contract.algorithm import PublicFacts
 from app.forests.data.schema import Schema
-from app.forests.profile import Profile, ProfileInvalid, ProfilePlan
 from app.jobs.tables import JobRow
 from app.privacy.calibration import Terms
 from app.privacy.events import Adjacency
 from app.registry import releases
 from app.registry.releases import PROFILE
 from app.registry.tables import ReleaseRow
+from app.releases.contract import public_facts
+from app.releases.profile import price as profile_price
+from app.releases.profile.price import ProfileInvalid, ProfilePlan
+from app.releases.profile.read import Profile
 from app.services import guarantees
 from app.services.authorization import authorized_dataset
 from app.services.installation import Installation
@@ -107,7 +108,7 @@ def released_profile(row: ReleaseRow) -> Profile:
 def _plan_profile(source: AskedDataset, body: ProfileIn) -> tuple[ProfilePlan, PricedPart]:
     """Plans the release and prices it, from public facts alone."""
     asked = ask_part(source, body)
-    plan = profile.plan(body.parameters, _facts(asked.terms, source.dataset.schema))
+    plan = profile_price.plan(body.parameters, _facts(asked.terms, source.dataset.schema))
     return plan, PricedPart(asked, plan.event)
 
 
@@ -137,7 +138,7 @@ class ProfileKind:
     def is_planned(self, session: Session, row: JobRow, schema: Schema, terms: Sequence[Terms]) -> bool:
         """See :class:`app.services.jobs.kinds.JobKind`."""
         [paid], stored = terms, ProfilePlan.from_json(row.task["work"]["plan"])
-        return profile.plan(stored.parameters, _facts(paid, schema)) == stored
+        return profile_price.plan(stored.parameters, _facts(paid, schema)) == stored
 
     def inputs(self, row: JobRow) -> Sequence[str]:
         """See :class:`app.services.jobs.kinds.JobKind`: none."""

@@ -12,12 +12,10 @@ from app.access.idempotency import Answer, IdempotentRequest
 from app.core import stamps
 from app.core.errors import GrovekeeperError, InvalidRequest
 from app.datasets import catalog
-from app.forests import catalogue, released_forest
+from app.forests import catalogue
 from app.forests.bins.quantile_bins import ReusedProfile
-from app.forests.catalogue import PlanRequest, plan
 from app.forests.contract.plan import Plan
 from app.forests.data.schema import Schema
-from app.forests.profile import Profile
 from app.jobs.tables import JobRow
 from app.privacy import guarantees
 from app.privacy.calibration import Terms
@@ -25,6 +23,10 @@ from app.privacy.scope import Scope
 from app.registry import releases
 from app.registry.releases import PROFILE
 from app.registry.tables import ReleaseRow
+from app.releases.forest import price as forest_price
+from app.releases.forest import read as released_forest
+from app.releases.forest.price import PlanRequest, plan
+from app.releases.profile.read import Profile
 from app.services.installation import Installation
 from app.services.jobs import kinds
 from app.services.jobs.kinds import OutputInvalid
@@ -275,8 +277,8 @@ class TrainKind:
     def is_planned(self, session: Session, row: JobRow, schema: Schema, terms: Sequence[Terms]) -> bool:
         """See :class:`app.services.jobs.kinds.JobKind`."""
         work = row.task["work"]
-        planned = catalogue.read_plan(work["plan"])
-        catalogue.require_priced(planned, schema)
+        planned = forest_price.read_plan(work["plan"])
+        forest_price.require_priced(planned, schema)
         is_named = planned.profile is None or planned.profile.id == work["profile"]
         paid = [planned.terms, *([] if planned.unlabelled is None else [planned.unlabelled.terms])]
         return is_named and row.algorithm == planned.algorithm and paid == terms

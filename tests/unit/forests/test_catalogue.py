@@ -6,9 +6,9 @@ import pytest
 
 from app.core.errors import InvalidRequest
 from app.forests import catalogue
-from app.forests.catalogue import PlanRequest, plan
 from app.forests.contract.plan import Plan
 from app.privacy.calibration import Terms
+from app.releases.forest.price import PlanRequest, plan
 from tests.support.schemas import schema_of
 
 DELTA = Fraction(1, 10**6)

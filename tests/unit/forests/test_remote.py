@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 from app.forests import remote
-from app.forests.catalogue import plan
 from app.forests.data.coded_rows import CodedRows
 from app.forests.data.encoding import Encoding
-from app.forests.forest_release import grow
 from app.forests.remote import Branch, Call, CodedDistributedRows, Question, ShardStates, StateMissing
 from app.forests.trees.tree_histograms import Assignment
+from app.releases.forest.draw import grow
+from app.releases.forest.price import plan
 from tests.privacy.noiseless import REQUESTS, Noiseless, as_codes
 from tests.support.machines import Machines, shards_of
 from tests.support.reweighted import SCHEMA, rows

@@ -5,8 +5,8 @@ from types import SimpleNamespace
 import pytest
 
 from app.core import limits
-from app.forests import released_forest
 from app.registry.store import ArtifactCache
+from app.releases.forest import read as released_forest
 
 
 class Store:

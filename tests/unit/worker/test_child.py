@@ -22,17 +22,18 @@ def loaded():
 load_modules()
 before = loaded()
 
-from app.forests import catalogue, catalogue
-from app.forests.forest_release import grow
+from app.forests import catalogue
+from app.releases.forest import price as forest_price
+from app.releases.forest.draw import grow
 from app.forests.noise.randomness import SystemRandomness
 from tests.support.plans import request_for
 from tests.support.schemas import schema_of
-from tests.unit.forests.test_forest_release import SCHEMA, rows
+from tests.unit.releases.test_forest_release import SCHEMA, rows
 
 for slug in sys.argv[1:]:
     accountant = catalogue.algorithm(slug).accountants[0]
     delta = None if accountant == "pure" else Fraction(1, 10**6)
-    plan = catalogue.plan(request_for(slug, {}, Fraction(3), 300, accountant=accountant, delta=delta), SCHEMA)
+    plan = forest_price.plan(request_for(slug, {}, Fraction(3), 300, accountant=accountant, delta=delta), SCHEMA)
     few = rows(300)
     grow(plan, SCHEMA, few, SystemRandomness(), on_tree_done=lambda: None, unlabelled=few)
 print(*sorted(before))

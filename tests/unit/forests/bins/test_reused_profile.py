@@ -8,17 +8,19 @@ import numpy as np
 import pytest
 
 from app.core.errors import InvalidRequest
-from app.forests import profile as profile_price
-from app.forests import profile_release, released_forest
 from app.forests.algorithms.bms_rf.read import StackedFamily
 from app.forests.bins.quantile_bins import ReusedProfile
-from app.forests.catalogue import PlanRequest, plan, public_facts, read_plan
 from app.forests.contract.plan import Plan
 from app.forests.data.sanitiser import SanitisedColumns, SanitisedRows
-from app.forests.forest_release import grow
 from app.forests.noise.randomness import SystemRandomness
 from app.privacy.calibration import Budget, Terms
 from app.privacy.events import Adjacency
+from app.releases.contract import public_facts
+from app.releases.forest import read as released_forest
+from app.releases.forest.draw import grow
+from app.releases.forest.price import PlanRequest, plan, read_plan
+from app.releases.profile import draw as profile_draw
+from app.releases.profile import price as profile_price
 from tests.support.schemas import schema_of
 
 SCHEMA = schema_of(
@@ -43,7 +45,7 @@ def rows_of(n_rows: int = 2_000) -> SanitisedRows:
 @pytest.fixture(scope="module")
 def released() -> ReusedProfile:
     facts = public_facts(Terms(Fraction(5)), None, SCHEMA, Adjacency.ADD_REMOVE_ONE)
-    return profile_release.release(profile_price.plan({}, facts), SCHEMA, rows_of(), SystemRandomness()).reused("pf_a")
+    return profile_draw.release(profile_price.plan({}, facts), SCHEMA, rows_of(), SystemRandomness()).reused("pf_a")
 
 
 def planned(

@@ -5,10 +5,10 @@ import threading
 import numpy as np
 import pytest
 
-from app.forests.catalogue import plan
 from app.forests.data import coded_rows
 from app.forests.data.coded_rows import RowParts, added, sum_over
-from app.forests.forest_release import grow
+from app.releases.forest.draw import grow
+from app.releases.forest.price import plan
 from tests.privacy.noiseless import REQUESTS, Noiseless, as_codes
 from tests.support.reweighted import SCHEMA, rows
 

@@ -17,9 +17,9 @@ from app.core.dask_cluster import CONFIG
 from app.core.object_store import ObjectStore
 from app.datasets import private_rows
 from app.forests import remote
-from app.forests.catalogue import plan
-from app.forests.forest_release import grow
 from app.forests.remote import ShardStates
+from app.releases.forest.draw import grow
+from app.releases.forest.price import plan
 from app.services.releases import dask_fleet, shard_tasks
 from app.services.releases.dask_fleet import ClusterFailed, Connection, DaskFleet
 from app.worker.dask_process import QuietScheduler, RowsKept

@@ -11,14 +11,18 @@ import pytest
 
 from app.core.sealed_files import DataKey
 from app.datasets import private_rows
-from app.forests import catalogue, profile
-from app.forests.catalogue import PlanRequest
+from app.forests import catalogue
 from app.forests.data.schema import Schema
-from app.forests.evaluation import Evaluation, plan_tables
-from app.forests.profile import Profile
 from app.privacy.calibration import Terms
 from app.privacy.events import Adjacency
 from app.privacy.scope import Scope
+from app.releases import contract
+from app.releases.evaluation.price import plan_tables
+from app.releases.evaluation.read import Evaluation
+from app.releases.forest import price as forest_price
+from app.releases.forest.price import PlanRequest
+from app.releases.profile import price as profile_price
+from app.releases.profile.read import Profile
 from app.services.jobs.task import JobTask, PartRows, input_path
 from app.services.releases import release as service
 from tests.privacy.noiseless import Noiseless
@@ -37,7 +41,7 @@ def reads(monkeypatch: pytest.MonkeyPatch, algorithm: str, *parts: PartRows) -> 
         private_rows, "read", lambda files, selection, **codes: seen.append({"files": files, **codes, **selection})
     )
     monkeypatch.setattr(service, "Selection", lambda _schema, _cut, scope, **asked: {"scope": scope, **asked})
-    monkeypatch.setattr(catalogue, "read_plan", lambda _plan: SimpleNamespace(algorithm=algorithm))
+    monkeypatch.setattr(forest_price, "read_plan", lambda _plan: SimpleNamespace(algorithm=algorithm))
     monkeypatch.setattr(Schema, "from_json", lambda _schema: SimpleNamespace(to_json=dict))
     monkeypatch.setattr(service, "code_request", lambda _plan, _schema: "codes")
     monkeypatch.setattr(service, "grow", lambda *_rows, **_more: None)
@@ -89,11 +93,13 @@ def test_profiles_and_evaluations_count_the_labelled_rows_of_their_scope(
         service.perform(task, on_tree_done=lambda: None)
         return task.output_path.read_bytes()
 
-    facts = catalogue.public_facts(Terms(Fraction(9)), 600, SCHEMA, Adjacency.ADD_REMOVE_ONE)
-    profiled = performed("profile", {"plan": profile.plan({}, facts).to_json()})
+    facts = contract.public_facts(Terms(Fraction(9)), 600, SCHEMA, Adjacency.ADD_REMOVE_ONE)
+    profiled = performed("profile", {"plan": profile_price.plan({}, facts).to_json()})
     assert Profile.from_json(json.loads(profiled), SCHEMA).counts_in_rows == expected
 
-    planned = catalogue.plan(PlanRequest("mrf", {"n_estimators": 1, "max_depth": 1}, Terms(Fraction(9)), 600), SCHEMA)
+    planned = forest_price.plan(
+        PlanRequest("mrf", {"n_estimators": 1, "max_depth": 1}, Terms(Fraction(9)), 600), SCHEMA
+    )
     input_path(tmp_path, "m").parent.mkdir()
     input_path(tmp_path, "m").write_bytes(performed("train", {"plan": planned.to_json()}, n_trees=1))
     tables = plan_tables(["confusion"], facts, score_bins=2)

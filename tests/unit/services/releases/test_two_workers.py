@@ -16,13 +16,13 @@ from distributed import Client
 
 from app.datasets import private_rows
 from app.datasets.private_rows import Selection
-from app.forests.catalogue import plan
 from app.forests.contract.plan import Forest, Plan
 from app.forests.data.coded_rows import TrainingRows
 from app.forests.data.schema import Schema
-from app.forests.forest_release import code_request, grow
 from app.privacy.partitions import HashPartition, Partitions
 from app.privacy.scope import Scope
+from app.releases.forest.draw import code_request, grow
+from app.releases.forest.price import plan
 from app.services.jobs.task import PartRows
 from app.services.releases import dask_fleet
 from app.services.releases.dask_fleet import ClusterFailed, Connection, DaskFleet

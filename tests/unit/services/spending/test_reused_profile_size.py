@@ -15,7 +15,7 @@ def size(
     *, noisy: float, sd: float, declared: int | None, within: dict[str, Any], of: dict[str, Any], own: str = "ds"
 ) -> Any:
     reused = Reuse(
-        SimpleNamespace(dataset_id=own, body={"scope": of}),  # type: ignore[arg-type]
+        SimpleNamespace(dataset_id=own, facts={"scope": of}),  # type: ignore[arg-type]
         SimpleNamespace(size_in_rows=noisy, size_noise_sd=sd),  # type: ignore[arg-type]
     )
     requested = SimpleNamespace(

@@ -7,18 +7,18 @@ import numpy as np
 import pytest
 
 from app.core.errors import InvalidRequest
-from app.forests import released_forest
 from app.forests.algorithms.bms_rf import grow, layers, read
-from app.forests.catalogue import PlanRequest, plan
 from app.forests.contract.plan import Forest, Plan
 from app.forests.data.encoding import Encoding
 from app.forests.data.sanitiser import SanitisedColumns, SanitisedRows
-from app.forests.forest_release import grow as grow_forest
 from app.forests.noise.randomness import SystemRandomness
 from app.forests.trees import tree_growth, tree_histograms
 from app.forests.trees.tree_growth import SplitRule
 from app.privacy.calibration import Terms
 from app.privacy.events import Adjacency, DiscreteLaplace, Event, Parallel, Part, Sequential, UnknownPrivacyEvent
+from app.releases.forest import read as released_forest
+from app.releases.forest.draw import grow as grow_forest
+from app.releases.forest.price import PlanRequest, plan
 from tests.support import walks
 from tests.support.schemas import schema_of
 

@@ -9,20 +9,21 @@ import pytest
 from sklearn.datasets import load_breast_cancer, load_digits
 
 from app.core.errors import InvalidRequest
-from app.forests import catalogue, released_forest
 from app.forests.algorithms.nbrt.price import Parts
 from app.forests.algorithms.nbrt.read import calibrated, probabilities
 from app.forests.bins import quantile_bins
 from app.forests.bins.noisy_counts import VARIANCE
-from app.forests.catalogue import PlanRequest, plan
 from app.forests.contract.plan import Forest, Plan, PlanInvalid
 from app.forests.data.sanitiser import SanitisedColumns, SanitisedRows
 from app.forests.data.schema import Schema
-from app.forests.forest_release import grow
 from app.forests.noise.randomness import SystemRandomness
-from app.forests.released_forest import ArtifactInvalid
 from app.privacy.calibration import Terms
 from app.privacy.events import Adjacency, ExponentialMechanism, RoundedGaussian
+from app.releases.forest import price as forest_price
+from app.releases.forest import read as released_forest
+from app.releases.forest.draw import grow
+from app.releases.forest.price import PlanRequest, plan
+from app.releases.forest.read import ArtifactInvalid
 from tests.support.stored_plans import read_priced
 
 DELTA = Fraction(1, 10**6)
@@ -120,7 +121,7 @@ def test_the_start_follows_classes_and_rows_times_mu(n_classes: int, size: int, 
     settled = planned(schema_of(n_classes), size=size, **asked)
     assert settled.parameters["start"] == expected
     assert (Parts.of(settled.event).split > 0) == (expected == "split")
-    assert catalogue.read_plan(settled.to_json()) == settled
+    assert forest_price.read_plan(settled.to_json()) == settled
     assert any("start was set" in warning for warning in settled.warnings) == (asked.get("start", expected) != expected)
 
 
@@ -196,7 +197,7 @@ def test_depth_zero_spends_everything_on_the_class_counts() -> None:
 def test_a_stored_plan_must_match_its_depth() -> None:
     stored = planned(schema_of(2)).to_json()
     flat = planned(schema_of(2), max_depth=0).to_json()
-    assert catalogue.read_plan(stored).algorithm == "nbrt"
+    assert forest_price.read_plan(stored).algorithm == "nbrt"
     for broken in ({**stored, "event": flat["event"]}, {**flat, "event": stored["event"]}):
         with pytest.raises(PlanInvalid):
             read_priced(broken, schema_of(2))
@@ -228,7 +229,7 @@ def test_events_of_other_forms_are_refused() -> None:
     ]
     for event in wrong:
         with pytest.raises(PlanInvalid):
-            catalogue.require_priced(replace(settled, event=event), schema_of(2))
+            forest_price.require_priced(replace(settled, event=event), schema_of(2))
 
 
 # --- from rows to probabilities -----------------------------------------------------------------------------------

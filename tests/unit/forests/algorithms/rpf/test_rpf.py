@@ -14,23 +14,25 @@ from hypothesis import strategies as st
 from safetensors import numpy as tensors
 
 from app.core.errors import InvalidRequest
-from app.forests import catalogue, released_forest
+from app.forests import catalogue
 from app.forests.algorithms.rpf import price
 from app.forests.algorithms.rpf.price import PathScales, Stage, events_of
 from app.forests.algorithms.rpf.read import UNREACHED, reached_leaves
 from app.forests.bins import quantile_bins
-from app.forests.catalogue import PlanRequest, plan
 from app.forests.contract.plan import Forest, PlanInvalid
 from app.forests.data.encoding import NO_SPLIT
 from app.forests.data.sanitiser import SanitisedColumns, SanitisedRows
 from app.forests.data.schema import Schema
-from app.forests.forest_release import grow
 from app.forests.noise.randomness import SystemRandomness
-from app.forests.released_forest import ArtifactInvalid
 from app.privacy import receipts
 from app.privacy.accountants import pure
 from app.privacy.calibration import Terms
 from app.privacy.events import Adjacency, DiscreteLaplace, Part, Sequential, UnknownPrivacyEvent
+from app.releases.forest import price as forest_price
+from app.releases.forest import read as released_forest
+from app.releases.forest.draw import grow
+from app.releases.forest.price import PlanRequest, plan
+from app.releases.forest.read import ArtifactInvalid
 from app.verifier import events as verifier
 from tests.support.reweighted import SCHEMA, planned, rows
 from tests.support.schemas import schema_of
@@ -120,8 +122,8 @@ def test_foreign_events_are_refused() -> None:
     stored = planned(max_depth=3, n_estimators=2, at_once=1)
     other = planned(max_depth=2, n_estimators=2, at_once=1)
     with pytest.raises(PlanInvalid):
-        catalogue.require_priced(replace(stored, event=other.event), SCHEMA)
-    assert catalogue.read_plan(stored.to_json()) == stored
+        forest_price.require_priced(replace(stored, event=other.event), SCHEMA)
+    assert forest_price.read_plan(stored.to_json()) == stored
 
 
 def test_forest_learns_and_says_what_it_learnt() -> None:

@@ -11,7 +11,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.core.errors import InvalidRequest
-from app.forests import catalogue, released_forest
 from app.forests.algorithms.rpf.grow import LevelTrees
 from app.forests.algorithms.rpf.price import events_of, stages
 from app.forests.algorithms.rpf.read import UNREACHED
@@ -20,10 +19,12 @@ from app.forests.contract.plan import PlanInvalid
 from app.forests.data.encoding import NO_SPLIT, Encoding
 from app.forests.data.sanitiser import SanitisedColumns, SanitisedRows
 from app.forests.data.schema import Schema
-from app.forests.forest_release import grow
 from app.forests.noise.randomness import SystemRandomness
 from app.privacy.accountants import pure
 from app.privacy.events import Adjacency
+from app.releases.forest import price as forest_price
+from app.releases.forest import read as released_forest
+from app.releases.forest.draw import grow
 from app.verifier import events as verifier
 from tests.support.reweighted import SCHEMA, planned
 from tests.support.schemas import schema_of
@@ -78,9 +79,9 @@ def test_forests_of_three_levels_at_once_still_predict() -> None:
 def test_a_stored_plan_of_three_levels_at_once_is_read_and_not_priced_again() -> None:
     read = released_forest.loads(old_artifact())
 
-    assert catalogue.read_plan(read.plan.to_json()) == read.plan
+    assert forest_price.read_plan(read.plan.to_json()) == read.plan
     with pytest.raises(PlanInvalid):  # so that a job that was queued before the upgrade fails without a charge
-        catalogue.require_priced(read.plan, read.schema)
+        forest_price.require_priced(read.plan, read.schema)
 
 
 def test_one_price_covers_each_selection_of_two_levels() -> None:
@@ -101,7 +102,7 @@ def test_event_of_one_level_at_a_time_is_not_one_of_two_levels() -> None:
     job_plan = planned(max_depth=4, at_once=1)
     stored = job_plan.to_json()
 
-    assert catalogue.read_plan(stored) == job_plan
+    assert forest_price.read_plan(stored) == job_plan
     with pytest.raises(PlanInvalid):  # an event of four selections does not match two
         read_priced({**stored, "parameters": {**job_plan.parameters, "at_once": 2}}, SCHEMA)
 

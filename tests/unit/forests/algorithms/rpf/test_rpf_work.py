@@ -8,11 +8,11 @@ from app.core import limits
 from app.core.errors import FieldProblem, InvalidRequest
 from app.forests.algorithms.rpf import price
 from app.forests.bins import quantile_bins
-from app.forests.catalogue import PlanRequest, plan
 from app.forests.contract.plan import Plan
 from app.forests.data.schema import Schema
 from app.forests.trees import tree_parameters
 from app.privacy.calibration import Terms
+from app.releases.forest.price import PlanRequest, plan
 from tests.support.schemas import schema_of
 
 DEPTH = 10

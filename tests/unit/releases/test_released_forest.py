@@ -12,15 +12,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from safetensors import numpy as tensors
 
-from app.forests import released_forest
-from app.forests.catalogue import PlanRequest, plan
 from app.forests.contract.plan import Forest
 from app.forests.data.sanitiser import SanitisedColumns, SanitisedRows
-from app.forests.forest_release import grow
 from app.forests.noise.randomness import SystemRandomness
-from app.forests.released_forest import ArtifactInvalid
 from app.forests.trees.leaf_read_out import PooledSums
 from app.privacy.calibration import Terms
+from app.releases.forest import read as released_forest
+from app.releases.forest.draw import grow
+from app.releases.forest.price import PlanRequest, plan
+from app.releases.forest.read import ArtifactInvalid
 from tests.support.schemas import schema_of
 
 SCHEMA = schema_of(

@@ -7,16 +7,19 @@ import numpy as np
 import pytest
 
 from app.core.errors import InvalidRequest
-from app.forests import profile, profile_release
 from app.forests.bins import noisy_counts, quantile_bins, releases
-from app.forests.catalogue import PlanRequest, public_facts
 from app.forests.contract.algorithm import PublicFacts
 from app.forests.data.sanitiser import SanitisedColumns, SanitisedRows
 from app.forests.data.schema import Schema
 from app.forests.noise.randomness import SystemRandomness
-from app.forests.profile import Profile, ProfileInvalid
 from app.privacy.calibration import Terms
 from app.privacy.events import Adjacency
+from app.releases.contract import public_facts
+from app.releases.forest.price import PlanRequest
+from app.releases.profile import draw as profile_draw
+from app.releases.profile import price as profile_price
+from app.releases.profile.price import ProfileInvalid
+from app.releases.profile.read import Profile
 from tests.support.schemas import schema_of
 
 NUMBERS = schema_of(
@@ -43,8 +46,8 @@ def rows_of(n_rows: int) -> SanitisedRows:
 
 
 def released(accountant: str, delta: Fraction | None, n_rows: int = 3_000, **parameters: str) -> Profile:
-    plan = profile.plan(parameters, facts(NUMBERS, accountant, delta, "5"))
-    return profile_release.release(plan, NUMBERS, rows_of(n_rows), SystemRandomness())
+    plan = profile_price.plan(parameters, facts(NUMBERS, accountant, delta, "5"))
+    return profile_draw.release(plan, NUMBERS, rows_of(n_rows), SystemRandomness())
 
 
 @pytest.mark.parametrize(("accountant", "delta"), ACCOUNTS)
@@ -54,7 +57,7 @@ def test_the_event_uses_the_price_up_and_no_more(
     accountant: str, delta: Fraction | None, schema: Schema, size_share: str
 ) -> None:
     public = facts(schema, accountant, delta)
-    spent = public.budget.loss(profile.plan({"size_share": size_share}, public).event)
+    spent = public.budget.loss(profile_price.plan({"size_share": size_share}, public).event)
     assert 0.999 * public.budget.limit < spent <= public.budget.limit
 
 
@@ -124,13 +127,13 @@ def test_foreign_profiles_are_refused(changes: dict[str, object]) -> None:
 )
 def test_broken_parameters_are_named(asked: dict[str, object], at: str) -> None:
     with pytest.raises(InvalidRequest) as refused:
-        profile.plan(asked, facts(NUMBERS, "pure", None))
+        profile_price.plan(asked, facts(NUMBERS, "pure", None))
     assert [problem.at for problem in refused.value.errors] == [at]
 
 
 def test_too_small_a_share_is_refused_before_it_is_priced() -> None:
     with pytest.raises(InvalidRequest):
-        profile.plan({"class_share": "0.01"}, facts(FREE, "pure", None, "1e-12"))
+        profile_price.plan({"class_share": "0.01"}, facts(FREE, "pure", None, "1e-12"))
 
 
 @pytest.mark.parametrize(("accountant", "delta"), ACCOUNTS)
@@ -147,7 +150,7 @@ def test_the_bound_of_the_noise_holds_as_often_as_it_says(accountant: str, delta
 
 
 def test_a_profile_without_noise_to_speak_of_can_be_reused() -> None:
-    planned = profile.plan({}, facts(FREE, "pure", None, "5000"))
+    planned = profile_price.plan({}, facts(FREE, "pure", None, "5000"))
     counts = np.array([0, 7, *[3] * (FREE.n_classes - 2)], dtype=np.int64)
     reused = Profile(planned, FREE, quantile_bins.no_cuts(FREE), counts, None).reused("prof")
     assert reused.prior[:2] == (0, 2**62)

@@ -7,19 +7,20 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from app.forests import catalogue, forest_release
+from app.forests import catalogue
 from app.forests.algorithms.literature.price import MedianTrees, SemiSupervisedTrees
-from app.forests.catalogue import PlanRequest, plan
 from app.forests.contract.plan import Forest
 from app.forests.data.coded_rows import CodedPart
 from app.forests.data.encoding import Encoding
 from app.forests.data.sanitiser import SanitisedColumns, SanitisedRows
-from app.forests.forest_release import grow
 from app.forests.noise.randomness import SystemRandomness
 from app.forests.trees import tree_growth, tree_histograms, tree_parameters
 from app.forests.trees.tree_growth import random_structure
 from app.forests.trees.tree_histograms import Assignment, LocalHistograms
 from app.privacy.calibration import Terms
+from app.releases.forest.draw import grow
+from app.releases.forest import draw as forest_draw
+from app.releases.forest.price import PlanRequest, plan
 from tests.support import walks
 from tests.support.schemas import schema_of
 
@@ -167,7 +168,7 @@ def test_structure_draws_features_and_then_splits_evenly() -> None:
 
 def load_growth() -> None:
     """Loads the module of growth once more, as the child of a job does before the job is charged."""
-    runpy.run_path(forest_release.__file__)
+    runpy.run_path(forest_draw.__file__)
 
 
 @pytest.mark.parametrize("slug", sorted(catalogue.BY_SLUG))

@@ -32,6 +32,7 @@ from app.forests.kernels.prediction import bound_cells
 from app.forests.trees import leaf_read_out
 from app.forests.trees.leaf_read_out import PackedForest, PooledSums
 from app.privacy.events import DiscreteLaplace, Event, Parallel, RoundedGaussian, Sequential
+from app.releases.forest import price as forest_price
 
 COIN_BITS = 53
 """Probabilities are rounded to multiples of 2^-53 before a label is drawn from them."""
@@ -278,7 +279,7 @@ def loads(data: bytes) -> Artifact:
     try:
         arrays = tensors.load(data)
         metadata = _metadata(data)
-        plan = catalogue.read_plan(metadata["plan"])
+        plan = forest_price.read_plan(metadata["plan"])
         schema = Schema.from_json(cast(Mapping[str, object], metadata["schema"]))
         if schema.to_json() != metadata["schema"]:
             raise ArtifactInvalid

@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 
 from app.core.errors import InvalidRequest
-from app.forests import released_forest
-from app.forests.catalogue import PlanRequest, plan
 from app.forests.contract.plan import Forest
 from app.forests.data.sanitiser import SanitisedColumns
 from app.forests.trees import leaf_read_out
 from app.privacy.calibration import Terms
+from app.releases.forest import read as released_forest
+from app.releases.forest.price import PlanRequest, plan
 from tests.support.schemas import schema_of
 
 SCHEMA = schema_of({"name": "bit", "type": "integer", "lower": 0, "upper": 1}, classes=["a", "b"])

@@ -6,7 +6,8 @@ from app.forests.bins import releases
 from app.forests.data.coded_rows import LocalRows
 from app.forests.data.schema import Schema
 from app.forests.noise.randomness import PaidRandomness, Randomness
-from app.forests.profile import Profile, ProfilePlan, parts_of
+from app.releases.profile.price import ProfilePlan, parts_of
+from app.releases.profile.read import Profile
 
 
 def release(plan: ProfilePlan, schema: Schema, rows: LocalRows, randomness: Randomness) -> Profile:

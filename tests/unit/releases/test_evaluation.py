@@ -7,20 +7,26 @@ import numpy as np
 import pytest
 
 from app.core.errors import InvalidRequest
-from app.forests import catalogue, evaluation_release, metrics, profile
-from app.forests import evaluation as evaluation_price
+from app.forests import catalogue
 from app.forests.bins import noisy_counts, releases
-from app.forests.catalogue import PlanRequest, plan, public_facts
 from app.forests.contract.algorithm import PublicFacts
 from app.forests.data.sanitiser import SanitisedColumns, SanitisedRows
 from app.forests.data.schema import Schema
-from app.forests.evaluation import Evaluation, EvaluationInvalid, EvaluationPlan
-from app.forests.forest_release import grow
 from app.forests.noise.randomness import SystemRandomness
-from app.forests.released_forest import probabilities
 from app.privacy.accountants import pure
 from app.privacy.calibration import Terms
 from app.privacy.events import Adjacency
+from app.releases.choice import price as choice_price
+from app.releases.contract import public_facts
+from app.releases.evaluation import answers, metrics
+from app.releases.evaluation import draw as evaluation_draw
+from app.releases.evaluation import price as evaluation_price
+from app.releases.evaluation.price import EvaluationInvalid, EvaluationPlan
+from app.releases.evaluation.read import Evaluation
+from app.releases.forest.draw import grow
+from app.releases.forest.price import PlanRequest, plan
+from app.releases.forest.read import probabilities
+from app.releases.profile import price as profile_price
 from tests.support.schemas import schema_of
 
 SCHEMA = schema_of(
@@ -44,7 +50,7 @@ def rows_of(n_rows: int, *, wrong: float = 0.1) -> SanitisedRows:
 
 
 @pytest.fixture(scope="module")
-def model() -> evaluation_release.Model:
+def model() -> answers.Model:
     job_plan = plan(PlanRequest("mrf", {"n_estimators": 1, "max_depth": 2}, Terms(Fraction(50)), 5_000), SCHEMA)
     return grow(job_plan, SCHEMA, rows_of(5_000), SystemRandomness(), on_tree_done=lambda: None), SCHEMA
 
@@ -68,8 +74,8 @@ def test_a_price_that_the_rows_of_a_unit_do_not_divide_is_used_up_too(
     public = public_facts(request.terms, request.public_size, SCHEMA, Adjacency.ADD_REMOVE_ONE)
     for event in (
         evaluation_price.plan_tables(["accuracy"], public, score_bins=2).event,
-        evaluation_price.plan_best(3, public, winner_accuracy=True).event,
-        profile.plan({}, public).event,
+        choice_price.plan_best(3, public, winner_accuracy=True).event,
+        profile_price.plan({}, public).event,
     ):
         assert 0.999 * requested < max_rows * pure.loss(event, adjacency=adjacency) <= requested
 
@@ -81,17 +87,17 @@ def test_a_choice_uses_the_price_up_however_many_models_there_are(
 ) -> None:
     public = facts(accountant, delta, "1")
     for n_models in (2, 50):
-        event = evaluation_price.plan_best(n_models, public, winner_accuracy=winner_accuracy).event
+        event = choice_price.plan_best(n_models, public, winner_accuracy=winner_accuracy).event
         assert 0.999 * public.budget.limit < public.budget.loss(event) <= public.budget.limit
 
 
 @pytest.mark.parametrize(("accountant", "delta"), ACCOUNTS)
 def test_released_numbers_are_near_the_exact_ones(
-    accountant: str, delta: Fraction | None, model: evaluation_release.Model
+    accountant: str, delta: Fraction | None, model: answers.Model
 ) -> None:
     rows = rows_of(4_000)
     planned = evaluation_price.plan_tables(["confusion", "auroc"], facts(accountant, delta), score_bins=64)
-    evaluation = evaluation_release.release(planned, [model], rows, SystemRandomness())
+    evaluation = evaluation_draw.release(planned, [model], rows, SystemRandomness())
     shares = probabilities(model[0], SCHEMA, rows.features, read_out=None)
     exact = float((shares.argmax(axis=1) == rows.y).mean())
     estimate = metrics.accuracy(evaluation)
@@ -190,18 +196,18 @@ def test_empty_tables_say_nothing() -> None:
     assert area.estimate is None
 
 
-def test_the_better_model_is_chosen_at_a_generous_price(model: evaluation_release.Model) -> None:
+def test_the_better_model_is_chosen_at_a_generous_price(model: answers.Model) -> None:
     flipped = rows_of(5_000, wrong=0.9)
     job_plan = plan(PlanRequest("mrf", {"n_estimators": 1, "max_depth": 2}, Terms(Fraction(50)), 5_000), SCHEMA)
     bad = grow(job_plan, SCHEMA, flipped, SystemRandomness(), on_tree_done=lambda: None), SCHEMA
     for accountant, delta in ACCOUNTS:
-        planned = evaluation_price.plan_best(3, facts(accountant, delta, "1"), winner_accuracy=False)
-        evaluation = evaluation_release.release(planned, [bad, model, bad], rows_of(3_000), SystemRandomness())
+        planned = choice_price.plan_best(3, facts(accountant, delta, "1"), winner_accuracy=False)
+        evaluation = evaluation_draw.release(planned, [bad, model, bad], rows_of(3_000), SystemRandomness())
         assert evaluation.best == 1
 
 
 def test_scores_fall_into_equal_bins_of_which_the_last_holds_one(
-    model: evaluation_release.Model, monkeypatch: pytest.MonkeyPatch
+    model: answers.Model, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A score s is in bin ⌊s · n⌋; a score of 1 is in the last bin."""
     scores = np.array([0.0, 0.2499, 0.25, 0.4999, 0.5, 0.7501, 1.0])
@@ -211,12 +217,12 @@ def test_scores_fall_into_equal_bins_of_which_the_last_holds_one(
         np.zeros((len(scores), 16), np.uint8),
     )
     monkeypatch.setattr(
-        evaluation_release,
+        answers,
         "probabilities",
         lambda *given, **_: np.stack([1 - given[2].columns[0], given[2].columns[0]], axis=1),
     )
     planned = evaluation_price.plan_tables(["auroc"], facts("pure", None, "1000"), score_bins=4)
-    released = evaluation_release.release(planned, [model], rows, SystemRandomness())
+    released = evaluation_draw.release(planned, [model], rows, SystemRandomness())
 
     assert released.in_rows("auroc").tolist() == [2, 2, 1, 2, 0, 0, 0, 0]
 
@@ -241,7 +247,7 @@ def test_foreign_evaluations_are_refused(changes: dict[str, Any]) -> None:
 
 
 def test_a_plan_survives_its_json() -> None:
-    planned = evaluation_price.plan_best(4, facts("gdp", DELTA), winner_accuracy=True)
+    planned = choice_price.plan_best(4, facts("gdp", DELTA), winner_accuracy=True)
     assert EvaluationPlan.from_json(planned.to_json()) == planned
 
 

@@ -11,7 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.forests.bins import noisy_counts
-from app.forests.evaluation import ACCURACY, AUROC, CONFUSION, Evaluation
+from app.releases.evaluation.price import ACCURACY, AUROC, CONFUSION
+from app.releases.evaluation.read import Evaluation
 
 LEVEL = 0.95
 

@@ -1,6 +1,6 @@
 """Adds trees to an ONNX graph: splits on values, the leaf of a row in each tree, sums of leaf values, probabilities.
 
-Splits on bins become node modes and thresholds on the values of ``app.forests.onnx.columns``. An ensemble returns leaf
+Splits on bins become node modes and thresholds on the values of ``columns``. An ensemble returns leaf
 numbers, and a separate table holds leaf values: a leaf of ai.onnx.ml 5 has a single number, so the ensemble would
 otherwise need every tree once per class. All numbers are doubles, so no threshold is rounded.
 
@@ -25,9 +25,9 @@ from app.forests.algorithms.nbrt.read import CALIBRATED, LOGISTIC, TIE_BREAK
 from app.forests.algorithms.nbrt.scales import clip_of
 from app.forests.data.encoding import to_numbers
 from app.forests.data.schema import Feature, Schema
-from app.forests.onnx import columns
-from app.forests.onnx.columns import FIRST_CODE, TREES_DOMAIN, Columns, Graph
 from app.forests.trees import leaf_read_out
+from app.releases.forest.onnx import columns
+from app.releases.forest.onnx.columns import FIRST_CODE, TREES_DOMAIN, Columns, Graph
 
 AT_MOST: Final = 0
 EQUAL: Final = 4

@@ -11,12 +11,13 @@ import pytest
 from app.core import limits
 from app.core.errors import AccountantMismatch, AdjacencyMismatch, InvalidRequest
 from app.forests import catalogue
-from app.forests.catalogue import PlanRequest, plan
 from app.forests.contract.plan import Plan, PlanInvalid
 from app.forests.data.schema import Schema
 from app.privacy.accountants import pure
 from app.privacy.calibration import Terms
 from app.privacy.events import Adjacency, Event, EventCostsMore, Part, Sequential
+from app.releases.forest import price as forest_price
+from app.releases.forest.price import PlanRequest, plan
 from tests.support.plans import request_for
 from tests.support.schemas import schema_of
 from tests.support.stored_plans import read_priced
@@ -308,7 +309,7 @@ def test_an_event_above_the_amount_is_never_planned(
     asked = request_for("sspe-1", {"n_estimators": 3}, Fraction(1), 10_000, **terms)  # type: ignore[arg-type]
     stored = plan(asked, wide()).to_json()
     monkeypatch.setattr(type(own), name, lambda _, parameters, facts: too_dear(parameters, facts))
-    monkeypatch.setattr(catalogue, "fitted", lambda budget, event_at, *, start: event_at(start))
+    monkeypatch.setattr(forest_price, "fitted", lambda budget, event_at, *, start: event_at(start))
     with pytest.raises(EventCostsMore):
         plan(asked, wide())
     twice = {"type": "sequential/1", "parts": [{"times": 2, "event": stored["event"]}]}
@@ -323,7 +324,7 @@ def test_a_stored_plan_for_two_datasets_is_read_and_priced_as_a_whole() -> None:
     dearer = plan(request("sspe-1", asked, Fraction(2), 10_000), schema)
     assert settled.unlabelled is not None
     assert dearer.unlabelled is not None
-    catalogue.require_priced(settled, schema)
+    forest_price.require_priced(settled, schema)
     for other in (
         replace(settled, event=dearer.event),
         replace(settled, unlabelled=replace(settled.unlabelled, event=dearer.unlabelled.event)),
@@ -331,11 +332,11 @@ def test_a_stored_plan_for_two_datasets_is_read_and_priced_as_a_whole() -> None:
         replace(planned("spe", schema, **asked), unlabelled=settled.unlabelled),
     ):
         with pytest.raises(PlanInvalid):
-            catalogue.require_priced(other, schema)
+            forest_price.require_priced(other, schema)
     shallow = planned("sspe-1", schema, n_estimators=3, max_depth=1)
     assert shallow.unlabelled is not None
     with pytest.raises(PlanInvalid):
-        catalogue.require_priced(replace(settled, unlabelled=shallow.unlabelled), schema)
+        forest_price.require_priced(replace(settled, unlabelled=shallow.unlabelled), schema)
 
 
 def test_a_second_dataset_is_required_by_those_that_learn_from_two_and_by_no_other() -> None:
@@ -370,7 +371,7 @@ def test_a_stored_plan_states_every_parameter(slug: str) -> None:
     parameters: dict[str, object] = dict(stored["parameters"])
     for absent in parameters:
         with pytest.raises(PlanInvalid):
-            catalogue.read_plan(
+            forest_price.read_plan(
                 {**stored, "parameters": {name: own for name, own in parameters.items() if name != absent}}
             )
 
@@ -378,9 +379,9 @@ def test_a_stored_plan_states_every_parameter(slug: str) -> None:
 def test_true_is_not_a_number_of_trees() -> None:
     stored = planned(n_estimators=1).to_json()
 
-    assert catalogue.read_plan(stored).n_trees == 1
+    assert forest_price.read_plan(stored).n_trees == 1
     with pytest.raises(PlanInvalid):
-        catalogue.read_plan({**stored, "n_trees": True})
+        forest_price.read_plan({**stored, "n_trees": True})
 
 
 def test_algorithms_are_described_with_ranges_and_defaults() -> None:

@@ -14,11 +14,11 @@ from app.forests.algorithms.nbrt.read import BoostedScores
 from app.forests.contract.plan import Forest
 from app.forests.data.schema import Feature, Schema
 from app.forests.kernels.boosting import SCORE_BITS
-from app.forests.onnx import columns, trees
-from app.forests.onnx.columns import TREES_DOMAIN, Columns, Graph
-from app.forests.released_forest import Artifact
 from app.forests.trees import leaf_read_out
 from app.forests.trees.leaf_read_out import PooledSums
+from app.releases.forest.onnx import columns, trees
+from app.releases.forest.onnx.columns import TREES_DOMAIN, Columns, Graph
+from app.releases.forest.read import Artifact
 
 OPSETS = {"": 18, TREES_DOMAIN: 5}
 """Read by ONNX Runtime 1.20 and later."""

@@ -14,19 +14,20 @@ import pytest
 from onnx.reference import ReferenceEvaluator
 
 from app.core.errors import InvalidRequest, NotSupported
-from app.forests import catalogue, released_forest
+from app.forests import catalogue
 from app.forests.bins import quantile_bins
-from app.forests.catalogue import plan
 from app.forests.contract.plan import Forest, Reader
 from app.forests.data.encoding import Encoding
 from app.forests.data.sanitiser import SanitisedColumns, SanitisedRows, sanitise_codes, sanitise_numbers
 from app.forests.data.schema import Feature, Schema
-from app.forests.forest_release import grow
 from app.forests.noise.randomness import SystemRandomness
-from app.forests.onnx import model
-from app.forests.released_forest import Artifact
 from app.forests.trees import leaf_read_out
 from app.forests.trees.leaf_read_out import LeafFamily
+from app.releases.forest import read as released_forest
+from app.releases.forest.draw import grow
+from app.releases.forest.onnx import model
+from app.releases.forest.price import plan
+from app.releases.forest.read import Artifact
 from tests.support.plans import request_for
 from tests.support.schemas import schema_of
 

@@ -6,14 +6,14 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from app.forests import released_forest
-from app.forests.catalogue import PlanRequest, plan
 from app.forests.contract.plan import Forest
 from app.forests.data.encoding import NO_SPLIT
 from app.forests.data.sanitiser import SanitisedColumns
-from app.forests.released_forest import noise_in_rows, only_answer
 from app.privacy.calibration import Terms
 from app.privacy.events import Adjacency, DiscreteLaplace, Parallel, Part, RoundedGaussian, Sequential
+from app.releases.forest import read as released_forest
+from app.releases.forest.price import PlanRequest, plan
+from app.releases.forest.read import noise_in_rows, only_answer
 from tests.support.schemas import schema_of
 
 SCHEMA = schema_of({"name": "bit", "type": "integer", "lower": 0, "upper": 1}, classes=["no", "yes"])

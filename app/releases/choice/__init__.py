@@ -1,0 +1,1 @@
+"""The choice of the best of several released models, which is a form of evaluation."""

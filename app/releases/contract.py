@@ -1,0 +1,34 @@
+"""Defines the public facts by which every kind of release is priced."""
+
+from app.core.errors import AdjacencyMismatch, InvalidRequest
+from app.forests.contract.algorithm import PublicFacts
+from app.forests.data.schema import Schema
+from app.privacy.calibration import Terms
+from app.privacy.events import Adjacency
+
+ASSUMED_SIZE = 3_000
+"""Public size that the rules assume where none is declared: a cautious value, for a small table."""
+
+
+_STEPS_OF_A_LABEL = 2  # a changed label is one row removed and one row added
+
+
+def public_facts(terms: Terms, size: int | None, schema: Schema, adjacency: Adjacency) -> PublicFacts:
+    """The facts that an account gives to a mechanism; ε and budget are stated under the mechanism's ``adjacency``.
+
+    Args:
+        size: see :attr:`PlanRequest.public_size`.
+    """
+    if (terms.adjacency, adjacency) == (Adjacency.ADD_REMOVE_ONE, Adjacency.LABEL):
+        raise AdjacencyMismatch(terms.adjacency.value, (adjacency.value,))
+    budget = terms.budget()
+    mechanism_budget = budget.stated_under(adjacency)
+    if mechanism_budget.amount == 0:
+        raise InvalidRequest.at("/epsilon", "too-small")
+    epsilon = terms.epsilon / terms.max_rows
+    return PublicFacts(
+        schema,
+        epsilon if mechanism_budget == budget else epsilon / _STEPS_OF_A_LABEL,
+        ASSUMED_SIZE if size is None else size,
+        mechanism_budget,
+    )

@@ -1,0 +1,1 @@
+"""An evaluation: noisy counts of a released model's answers."""

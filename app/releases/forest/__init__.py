@@ -1,0 +1,1 @@
+"""A forest: a model that a training job releases."""
