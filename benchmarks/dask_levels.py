@@ -30,8 +30,8 @@ from app.privacy.partitions import Partitions
 from app.privacy.scope import WHOLE
 from app.releases.forest.draw import code_request
 from app.releases.forest.price import PlanRequest, plan
+from app.services.drawing.dask_fleet import Connection
 from app.services.jobs.task import PartRows
-from app.services.releases.dask_fleet import Connection
 from tests.support.dask_cluster import dask_cluster
 from tests.support.uploads import DATA_KEY, store_table
 

@@ -14,12 +14,12 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from app.db import migrate
+from app.services.drawing.perform import perform
 from app.services.execution import charge
 from app.services.installation import Installation
 from app.services.jobs.task import JobTask
-from app.services.releases.release import perform
-from app.services.spending.training import submit_training
 from app.wire.spending import TrainIn
+from tests.support.asking import submit_training
 from tests.support.crash_scene import OWNER, open_installation
 from tests.support.job_kinds import claimed, request
 from tests.support.people import SCHEMA, declared, upload

@@ -18,8 +18,8 @@ from app.core.errors import ModelHasAlias, NotFound
 from app.core.stamps import is_reference
 from app.db.database import insert
 from app.registry import releases
-from app.registry.releases import MODEL
 from app.registry.tables import AliasMoveRow, DatasetPopulationRow, GuaranteeRow, ReleaseRow
+from app.releases.names import MODEL
 
 _EPOCH, _TICK = datetime(1970, 1, 1, tzinfo=UTC), timedelta(microseconds=1)
 

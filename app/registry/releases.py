@@ -5,7 +5,6 @@ Plans and models refer to profiles, and budget was spent on evaluations.
 
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Sequence
-from typing import Final
 
 from sqlalchemy import Select, func, select, tuple_
 from sqlalchemy.orm import Session
@@ -13,13 +12,7 @@ from sqlalchemy.orm import Session
 from app.core.errors import NotFound
 from app.db.base import find_row
 from app.registry.tables import EvaluatedModelRow, ReleaseRow
-
-MODEL: Final = "train"
-PROFILE: Final = "profile"
-EVALUATION: Final = "evaluation"
-
-NAMES: Final = {MODEL: "model"}
-"""What people call a release whose kind has the name of its job."""
+from app.releases.names import PROFILE, in_words
 
 _LOADED_AT_ONCE = 4
 _LAST = 50
@@ -34,10 +27,9 @@ def add(session: Session, row: ReleaseRow, *, evaluated: Sequence[str] = ()) -> 
 
 def find(session: Session, kind: str, release_id: str, *, lock: bool = False) -> ReleaseRow:
     """Finds a release of a kind by its id; with ``lock``, it is not removed until the write transaction ends."""
-    name = NAMES.get(kind, kind)
-    row = find_row(session, ReleaseRow, release_id, kind=name, lock=lock)
+    row = find_row(session, ReleaseRow, release_id, kind=in_words(kind), lock=lock)
     if row.kind != kind:
-        raise NotFound(name)
+        raise NotFound(in_words(kind))
     return row
 
 

@@ -1,4 +1,10 @@
-"""Defines the public facts by which every kind of release is priced."""
+"""Defines the public facts by which every kind of release is priced.
+
+A kind is a folder of this package. ``price`` turns a request and public facts into a plan whose event the account pays
+for. ``draw`` turns the plan and PRIVATE rows into bytes, in the child process of a charged job alone
+(:mod:`app.releases.drawing`). ``read`` checks
+these bytes, for everybody. What a kind adds to the service is in :mod:`app.services.releases.contract`.
+"""
 
 from app.core.errors import AdjacencyMismatch, InvalidRequest
 from app.forests.contract.algorithm import PublicFacts

@@ -32,7 +32,7 @@ _COPIES_OF_OUTPUT = 4  # counts, their noisy shares, the tables of the model and
 _log = logging.getLogger("app.worker.child")  # this module runs as ``__main__``
 _NEEDED = (
     "app.services.jobs.task",
-    "app.services.releases.release",
+    "app.services.drawing.perform",
     "app.datasets.private_rows",
     "app.forests.noise.draws",
     "app.forests.kernels.compiled.node_row_loops",
@@ -57,8 +57,8 @@ def main(supervisor_pid: int) -> None:
     has_task.set()
     _discard_standard_error()
     try:
+        from app.services.drawing.perform import perform
         from app.services.jobs.task import JobTask
-        from app.services.releases.release import perform
 
         task = JobTask.from_text(text)
         os.chdir(task.folder)

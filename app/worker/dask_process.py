@@ -28,8 +28,8 @@ from app.core.dask_cluster import CONFIG, DaskCluster
 from app.core.logging import configure
 from app.core.memory import forbid_core_dumps, return_large_blocks
 from app.core.settings import PREFIX
-from app.services.releases import shard_tasks
-from app.services.releases.dask_fleet import WorkerUnfit, require_workers, security_of
+from app.services.drawing import shard_tasks
+from app.services.drawing.dask_fleet import WorkerUnfit, require_workers, security_of
 from app.worker.child import load_modules
 
 _LOOK_S = 0.5

@@ -167,7 +167,7 @@ REASONS: dict[str, dict[tuple[str, str], str]] = {
         ("structure_rows", "int.from_bytes(digest) < below"): "a role, by hash",
         ("_split", "raw[start:start + width]"): "the id of one row",
     },
-    "services/releases/dask_fleet.py": {
+    "services/drawing/dask_fleet.py": {
         ("DaskFleet.__init__", "next(workers)"): NUMBER,
         ("DaskFleet._divided", "next(self._numbers)"): NUMBER,
         ("DaskFleet._divided", "next(workers)"): NUMBER,
@@ -250,9 +250,7 @@ def test_nothing_that_reads_rows_leaves_one_out_by_a_number_of_rows() -> None:
 def test_every_listed_module_is_there() -> None:
     assert REASONS.keys() <= set(modules())
     assert all((APP / module).exists() for module in OTHERS)
-    assert {"datasets/private_rows.py", "services/releases/shard_tasks.py", "releases/profile/draw.py"} <= set(
-        modules()
-    )
+    assert {"datasets/private_rows.py", "services/drawing/shard_tasks.py", "releases/profile/draw.py"} <= set(modules())
 
 
 @pytest.mark.parametrize(

@@ -27,9 +27,9 @@ from app.services.jobs.show_jobs import cancel_job, show_job
 from app.services.keys import put_grant
 from app.services.ledger import audit
 from app.services.pagination import PageRequest
-from app.services.spending.training import show_plan
 from app.wire.spending import PlanIn
 from tests.support import job_kinds
+from tests.support.asking import show_plan
 from tests.support.crash_scene import ADMIN, OWNER, STRANGER, Scene, open_installation
 from tests.support.databases import on_one_database
 from tests.support.job_kinds import claimed, must_not_run

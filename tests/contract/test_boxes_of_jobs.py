@@ -14,9 +14,9 @@ from app.ledger import tables
 from app.privacy.partitions import Partitions
 from app.services.execution import charge, run_job
 from app.services.installation import Installation
-from app.services.spending.training import submit_training
 from app.wire.spending import TrainIn
 from tests.support import people
+from tests.support.asking import submit_training
 from tests.support.crash_scene import OWNER
 from tests.support.job_kinds import claimed
 

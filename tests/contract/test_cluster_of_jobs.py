@@ -13,13 +13,13 @@ from app.core.processes import Stop
 from app.core.sealed_files import StorageKeys
 from app.core.settings import Settings
 from app.datasets import row_files
+from app.services.drawing import dask_fleet
+from app.services.drawing.dask_fleet import WorkerUnfit
 from app.services.execution import run_job
 from app.services.execution.lease import Lease
 from app.services.execution.run_job import JobFailed
 from app.services.installation import Installation
 from app.services.jobs.task import JobTask
-from app.services.releases import dask_fleet
-from app.services.releases.dask_fleet import WorkerUnfit
 from app.worker import supervise
 from tests.support.crash_scene import Scene, open_with
 from tests.support.dask_cluster import dask_cluster

@@ -21,9 +21,9 @@ from app.services.execution import run_job
 from app.services.execution.lease import Lease, Stopped
 from app.services.execution.run_job import CodeChanged, CodeNotLoaded
 from app.services.jobs.task import JobTask
-from app.services.spending.training import submit_training
 from app.wire.spending import TrainIn
 from app.worker import main, supervise
+from tests.support.asking import submit_training
 from tests.support.crash_scene import OWNER, Scene
 from tests.support.databases import on_one_database
 from tests.support.job_kinds import claimed, evaluation, profile, request, run

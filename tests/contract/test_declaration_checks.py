@@ -15,10 +15,10 @@ from app.privacy.scope import WHOLE
 from app.services.datasets.declare import check_declaration, register_dataset
 from app.services.datasets.show import show_dataset
 from app.services.ledger.balances import show_balance
-from app.services.spending.training import show_plan
 from app.wire.datasets import DatasetIn
 from app.wire.spending import PlanIn
 from tests.support import reserving
+from tests.support.asking import show_plan
 from tests.support.crash_scene import EVENT, OWNER, STRANGER, Scene
 from tests.support.databases import on_one_database
 

@@ -19,10 +19,10 @@ from app.services.ledger.audit import list_acts
 from app.services.ledger.heads import Heads
 from app.services.models import list_models
 from app.services.pagination import PageRequest
-from app.services.spending.training import show_plan
 from app.wire.spending import PlanIn
 from tests.crash.conftest import eventually
 from tests.support import job_kinds
+from tests.support.asking import show_plan
 from tests.support.crash_scene import ADMIN, OWNER, Scene
 from tests.support.databases import on_one_database
 from tests.support.job_kinds import claimed

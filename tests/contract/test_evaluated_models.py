@@ -17,8 +17,8 @@ from app.registry.store import ArtifactLost, ArtifactStore
 from app.releases.forest import read as released_forest
 from app.releases.forest.read import Artifact
 from app.services import models
-from app.services.spending.evaluations import show_evaluation_quote
 from app.wire.spending import EvaluationQuoteOut, SelectionIn
+from tests.support.asking import show_evaluation_quote
 from tests.support.crash_scene import OWNER, STRANGER, Scene
 from tests.support.databases import on_one_database
 from tests.support.job_kinds import evaluation, model

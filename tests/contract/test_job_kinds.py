@@ -23,15 +23,16 @@ from app.registry.tables import ReleaseRow
 from app.releases.forest import read as forests
 from app.services import models, predict
 from app.services.datasets.erase import delete_dataset
-from app.services.execution import charge, run_job
+from app.services.execution import run_job
 from app.services.execution.run_job import JobFailed
 from app.services.jobs import show_jobs
 from app.services.jobs.task import JobTask
 from app.services.ledger.evidence import show_deployment
 from app.services.ledger.heads import Heads
 from app.services.pagination import PageRequest
-from app.services.spending.evaluations import show_evaluation
-from app.services.spending.profiles import show_profile
+from app.services.releases import kinds
+from app.services.releases.evaluations import show_evaluation
+from app.services.releases.profiles import show_profile
 from app.worker import main, supervise
 from tests.support.crash_scene import OWNER, Scene
 from tests.support.databases import on_one_database
@@ -231,7 +232,7 @@ def test_a_job_of_an_unknown_kind_or_algorithm_waits_for_a_newer_worker(
     jobs = {"profile": profile(scene, "one"), "rdt-ta": scene.submit_job(key="two")}
     ran, stop, n_waits = list[str](), Stop(), count(1)
     with monkeypatch.context() as older:
-        older.setattr(charge, "KINDS", {name: kind for name, kind in charge.KINDS.items() if name != unknown})
+        older.setattr(kinds, "KINDS", {name: kind for name, kind in kinds.KINDS.items() if name != unknown})
         older.setattr(catalogue, "BY_SLUG", {slug: it for slug, it in catalogue.BY_SLUG.items() if slug != unknown})
         older.setattr(supervise.Supervisor, "load", nothing_to_load_here)
         older.setattr(supervise.Supervisor, "run", lambda _, task, _kept: (perform_here(task), ran.append(task.job_id)))

@@ -10,10 +10,10 @@ from app.services.datasets.show import list_datasets, show_dataset, standings
 from app.services.ledger.balances import list_balances, show_balance
 from app.services.ledger.external import quote_external
 from app.services.pagination import PageRequest
-from app.services.spending.training import show_plan
 from app.wire.ledger import ExternalIn
 from app.wire.spending import PlanIn
 from tests.support import people
+from tests.support.asking import show_plan
 from tests.support.crash_scene import ADMIN, OWNER, Scene
 from tests.support.ruled import SECOND, grant, set_rules
 

@@ -31,8 +31,8 @@ from app.services.ledger import audit, balances, external, history, spend_histor
 from app.services.ledger.audit import ActSearch
 from app.services.ledger.balances import cell_out
 from app.services.pagination import PageRequest
+from app.services.releases.evaluations import list_evaluations
 from app.services.spending import profiles
-from app.services.spending.evaluations import list_evaluations
 from app.wire.rules import RulesIn
 from tests.support import job_kinds, people
 from tests.support.crash_scene import ADMIN, DELTA, EVENT, OWNER, STRANGER, Scene
@@ -260,9 +260,9 @@ def test_the_list_of_evaluations_takes_a_fixed_number_of_queries(scene: Scene, c
             budget = budget or {"accountant": "pure", "epsilon": "3"}
             dataset = people.declared(scene.installation, budget=budget)
             with scene.installation.database.write() as session:
-                row = stored.find(session, stored.EVALUATION, made)
+                row = stored.find(session, "evaluation", made)
                 copy = ReleaseRow(
-                    kind=stored.EVALUATION,
+                    kind="evaluation",
                     id=f"ev_{number}",
                     name=None,
                     dataset_id=dataset["id"],

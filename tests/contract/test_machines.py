@@ -21,13 +21,13 @@ from app.registry import models
 from app.services.backup.make import make_backup
 from app.services.backup.restore import restore_backup
 from app.services.datasets.erase import delete_dataset, erase_unit, erase_upload
+from app.services.drawing.perform import perform
 from app.services.execution import run_job as running
 from app.services.execution.run_job import claim_next, run_job
 from app.services.execution.sweep import tidy_rows
 from app.services.installation import Installation
 from app.services.jobs.task import JobTask
 from app.services.ledger.heads import Heads
-from app.services.releases.release import perform
 from tests.support import people
 from tests.support.crash_scene import OWNER, Scene, open_with
 from tests.support.databases import on_one_database

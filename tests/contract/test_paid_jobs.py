@@ -22,12 +22,14 @@ from app.jobs.tables import JobRow
 from app.ledger.tables import ReservationRow
 from app.releases.forest import price as forest_price
 from app.services.execution import charge
-from app.services.execution.charge import KINDS, TaskNotPaid, charge_claimed
+from app.services.execution.charge import TaskNotPaid, charge_claimed
 from app.services.installation import Installation
 from app.services.jobs.task import JobTask
+from app.services.releases import training
+from app.services.releases.kinds import KINDS
+from app.services.releases.profiles import ProfileKind
+from app.services.releases.training import TrainKind
 from app.services.spending import spend
-from app.services.spending.profiles import ProfileKind
-from app.services.spending.training import TrainKind
 from tests.support import people
 from tests.support.crash_scene import ADMIN, Scene
 from tests.support.job_kinds import claimed, evaluation, model, perform_here, profile, run
@@ -334,7 +336,7 @@ def test_a_job_is_planned_again_before_the_transaction_that_charges_it(
     scene.submit_job(key="k", scope={"shard": [0]})
     claim = claimed(scene.installation)
     monkeypatch.setattr(Database, "write", writing)
-    monkeypatch.setattr(forest_price, "require_priced", price_again)
+    monkeypatch.setattr(training, "require_priced", price_again)
     charge_claimed(scene.installation, claim)
     assert seen == [False]
 

@@ -24,7 +24,7 @@ from app.services.execution import charge, run_job
 from app.services.execution.run_job import JobFailed
 from app.services.execution.sweep import tidy_jobs
 from app.services.jobs import show_jobs
-from app.services.jobs.task import JobTask
+from app.services.jobs.task import OUTPUT, JobTask
 from tests.support.crash_scene import OWNER, Scene
 from tests.support.job_kinds import perform_here, submitted_and_claimed
 from tests.support.sweeping import expired_at
@@ -245,7 +245,7 @@ def test_tidying_leaves_running_jobs_alone_and_removes_folders_of_unknown_ones(s
 def test_a_folder_that_disappears_during_tidying_is_ignored(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = scene.installation.job_folder("jb_gone")
     folder.mkdir(parents=True)
-    (folder / "artifact.safetensors").write_bytes(b"artifact")
+    (folder / OUTPUT).write_bytes(b"artifact")
     read_bytes = Path.read_bytes
 
     def vanish_first(path: Path) -> bytes:

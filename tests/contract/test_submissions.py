@@ -31,7 +31,7 @@ from app.datasets.catalog import DatasetRow
 from app.ledger import reservations
 from app.services.datasets.erase import delete_dataset
 from app.services.keys import remove_grant
-from app.services.spending import evaluations, profiles, training
+from app.services.releases import evaluations, profiles, training
 from app.services.spending.asked import AskedDataset
 from app.wire.spending import TrainIn
 from tests.support import job_kinds
@@ -162,7 +162,7 @@ def test_no_request_is_planned_while_others_wait_to_write(
 
     monkeypatch.setattr(scene.installation.database, "write", noted)
     for module, name in (
-        (training, "plan"), (profiles.profile, "plan"), (evaluations, "_plan"), (catalog.Schema, "from_json"),
+        (training, "plan"), (profiles.price, "plan"), (evaluations, "_plan"), (catalog.Schema, "from_json"),
         (scene.installation.cache, "get"),
     ):  # fmt: skip
         monkeypatch.setattr(module, name, watched(getattr(module, name), name))

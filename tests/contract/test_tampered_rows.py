@@ -41,12 +41,17 @@ from app.services.execution.charge import charge_claimed
 from app.services.installation import Installation
 from app.services.jobs.task import JobTask, PartRows
 from app.services.ledger.external import quote_external
-from app.services.spending.evaluations import show_evaluation_quote, submit_evaluation
-from app.services.spending.profiles import show_profile_quote, submit_profile
-from app.services.spending.training import show_plan, submit_training
 from app.wire.ledger import ExternalIn
 from app.wire.spending import EvaluationIn, PlanIn, ProfileIn, SelectionIn, TrainIn
 from tests.support import people
+from tests.support.asking import (
+    show_evaluation_quote,
+    show_plan,
+    show_profile_quote,
+    submit_evaluation,
+    submit_profile,
+    submit_training,
+)
 from tests.support.crash_scene import OWNER, Scene
 from tests.support.job_kinds import claimed, perform_here, request
 

@@ -17,18 +17,18 @@ from app.core.settings import Settings
 from app.jobs.states import EndReason, JobState
 from app.releases.forest.draw import grow
 from app.releases.forest.price import plan
+from app.services.drawing import dask_fleet
+from app.services.drawing.dask_fleet import ClusterFailed, Connection, DaskFleet
 from app.services.execution import run_job
 from app.services.execution.lease import Lease
 from app.services.installation import Installation
 from app.services.jobs.task import Needs, PartRows
-from app.services.releases import dask_fleet
-from app.services.releases.dask_fleet import ClusterFailed, Connection, DaskFleet
 from app.worker.supervise import Supervisor
 from tests.privacy.noiseless import REQUESTS, Noiseless
 from tests.support.crash_scene import Scene, opened
 from tests.support.dask_cluster import Cluster, certificates, dask_cluster
 from tests.support.s3_server import BUCKET, credentials, s3_server
-from tests.support.stored_part import in_store, local_rows, stored_part
+from tests.support.stored_part import codes_of, in_store, local_rows, stored_part
 from tests.support.uploads import SCHEMA
 
 pytestmark = pytest.mark.long
@@ -106,7 +106,7 @@ def test_a_cluster_that_is_asked_to_stop_serves_the_job_that_uses_it(tmp_path: P
     with dask_cluster(tmp_path, n_workers=1) as cluster:
         processes = [*cluster.workers, cluster.scheduler]
         with Connection.to(cluster.address, "job-stop") as connection:
-            rows = connection.rows(stored_part(tmp_path), SCHEMA, priced, keep_unlabelled=False)
+            rows = connection.rows(stored_part(tmp_path), codes_of(priced), keep_unlabelled=False)
             for process in processes:
                 process.send_signal(signal.SIGTERM)
             waits_until = time.monotonic() + 120
@@ -137,7 +137,7 @@ def kill_in_a_level(
     with Connection.to(cluster.address, f"job-{name}") as connection:
         assert len(worker_pids(connection)) == 2
         stopped = stop_a_worker(connection, monkeypatch, at=5)
-        rows = connection.rows(stored, SCHEMA, priced, keep_unlabelled=False)
+        rows = connection.rows(stored, codes_of(priced), keep_unlabelled=False)
         killer = threading.Thread(target=kill_when_stopped, args=(stopped,), daemon=True)
         killer.start()
         forest = grow(priced, SCHEMA, rows, together, on_tree_done=lambda: None)
@@ -165,7 +165,7 @@ def test_a_level_that_is_not_counted_in_time_fails_the_job(
 ) -> None:
     priced, part = plan(REQUESTS["mrf"], SCHEMA), stored_part(tmp_path)
     with Connection.to(cluster.address, "late") as connection:
-        rows = connection.rows(part, SCHEMA, priced, keep_unlabelled=False)
+        rows = connection.rows(part, codes_of(priced), keep_unlabelled=False)
         rows._parts.fleet._deadline_s = 3
         stopped = stop_a_worker(connection, monkeypatch, at=2)
         began = time.monotonic()
@@ -181,7 +181,7 @@ def test_a_scheduler_that_does_not_answer_fails_the_job(tmp_path: Path, monkeypa
     """It accepts connections, so nothing but the deadline ends a question."""
     priced, part = plan(REQUESTS["mrf"], SCHEMA), stored_part(tmp_path)
     with dask_cluster(tmp_path, n_workers=1) as cluster, Connection.to(cluster.address, "silent") as connection:
-        rows = connection.rows(part, SCHEMA, priced, keep_unlabelled=False)
+        rows = connection.rows(part, codes_of(priced), keep_unlabelled=False)
         rows._parts.fleet._deadline_s = 3
         cluster.scheduler.send_signal(signal.SIGSTOP)
         waker = threading.Timer(60, cluster.scheduler.send_signal, (signal.SIGCONT,))

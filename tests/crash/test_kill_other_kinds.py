@@ -7,10 +7,9 @@ import pytest
 
 from app.access.idempotency import IdempotentRequest
 from app.jobs.tables import JobRow
-from app.services.spending.evaluations import submit_evaluation
-from app.services.spending.profiles import submit_profile
 from app.wire.spending import EvaluationIn, ProfileIn
 from tests.crash.conftest import Launcher, eventually
+from tests.support.asking import submit_evaluation, submit_profile
 from tests.support.crash_scene import OWNER, Scene
 
 HEALTHY = "for-ever"

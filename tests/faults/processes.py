@@ -147,15 +147,15 @@ def _follow_shifted_clock(file: Path) -> None:
 
 def _witness_reads(start: Start) -> None:
     from app.datasets import private_rows
-    from app.services.releases import release
+    from app.services.drawing import perform as drawing
 
-    original = release.perform
+    original = drawing.perform
 
     def witnessed(task: Any, **named: Any) -> None:
         before(private_rows, "read", partial(_note_read, start, task.job_id))
         original(task, **named)
 
-    release.perform = witnessed
+    drawing.perform = witnessed
 
 
 def _note_read(start: Start, job_id: str) -> None:

@@ -50,7 +50,7 @@ FOLDERS: Final = (
     "tests/unit/jobs",
     "tests/unit/ledger",
     "tests/unit/privacy",
-    "tests/unit/services/releases",
+    "tests/unit/services/drawing",
     "tests/unit/verifier/test_verifier_conversions.py",
     "tests/contract/test_account_calls.py",
     "tests/contract/test_accountants.py",

@@ -41,9 +41,9 @@ WHOLE: Final = (
     "app.releases.contract",
     "app.releases.forest.price",
     "app.services.execution.charge",
-    "app.services.releases.dask_fleet",
-    "app.services.releases.release",
-    "app.services.releases.shard_tasks",
+    "app.services.drawing.dask_fleet",
+    "app.services.drawing.perform",
+    "app.services.drawing.shard_tasks",
 )
 """Modules (or beginnings of their names) whose functions all decide about scales, charges or which rows are read."""
 

@@ -32,12 +32,12 @@ from app.forests.data.schema import Schema
 from app.jobs.tables import JobRow
 from app.privacy.partitions import Partitions
 from app.privacy.scope import WHOLE
+from app.services.drawing import perform as drawing
+from app.services.drawing.perform import perform
 from app.services.execution import lease, run_job
-from app.services.execution.charge import KINDS
 from app.services.installation import Installation
 from app.services.jobs.task import JobTask
-from app.services.releases import release
-from app.services.releases.release import perform
+from app.services.releases.kinds import KINDS
 from tests.privacy.fixed_releases import FixedReleases
 from tests.support import forked_program
 from tests.support.crash_scene import open_installation
@@ -101,8 +101,7 @@ def _in_process(task: JobTask) -> tuple[int, bytes]:
     """Runs the work of a child in this process."""
     done: list[bytes] = []
     with pytest.MonkeyPatch.context() as patched:
-        for module in (release, release, release):
-            patched.setattr(module, "SystemRandomness", FixedReleases)
+        patched.setattr(drawing, "SystemRandomness", FixedReleases)
         perform(task, on_tree_done=lambda: done.append(b"."))
     return 0, b"".join(done)
 

@@ -32,9 +32,9 @@ from app.releases.forest import price as forest_price
 from app.releases.forest import read as released_forest
 from app.releases.profile import price as profile_price
 from app.releases.profile.read import Profile
+from app.services.drawing import perform as drawing
+from app.services.drawing.perform import perform
 from app.services.jobs.task import JobTask, PartRows, input_path
-from app.services.releases import release
-from app.services.releases.release import perform
 from tests.privacy.noiseless import Noiseless
 from tests.support.plans import request_for
 from tests.support.schemas import schema_of
@@ -117,7 +117,7 @@ def test_every_row_of_a_cell_is_read_once(file: SealedFile) -> None:
 @pytest.fixture
 def exact(monkeypatch: pytest.MonkeyPatch) -> None:
     """Jobs release exact counts."""
-    monkeypatch.setattr(release, "SystemRandomness", Noiseless)
+    monkeypatch.setattr(drawing, "SystemRandomness", Noiseless)
 
 
 def performed(kind: str, work: dict[str, Any], file: SealedFile, folder: Path, n_trees: int = 0) -> bytes:

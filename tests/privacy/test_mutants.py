@@ -69,12 +69,14 @@ def test_a_survivor_without_a_reason_fails_and_so_does_a_reason_without_a_mutant
 def test_each_mechanism_and_charge_has_mutants() -> None:
     """Found from the code: whoever draws or prices is there without being listed."""
     made = {module: mutants_of(module) for module in modules()}
-    for name in ("algorithms.nbrt.grow", "algorithms.rpf.grow", "evaluation", "trees.tree_growth"):
-        assert made[f"app.forests.{name}"]
+    for name in ("forests.algorithms.nbrt.grow", "forests.algorithms.rpf.grow", "forests.trees.tree_growth"):
+        assert made[f"app.{name}"]
+    for name in ("forest.price", "profile.price", "evaluation.price", "choice.price"):
+        assert made[f"app.releases.{name}"]
     assert made["app.services.execution.charge"]
     assert made["app.ledger.admission"]
     files = [".".join(path.relative_to(ROOT).with_suffix("").parts) for path in ROOT.glob("app/**/*.py")]
-    for name in ("datasets.private_rows", "jobs.queue", "ledger.chain", "services.releases.dask_fleet"):
+    for name in ("datasets.private_rows", "jobs.queue", "ledger.chain", "services.drawing.dask_fleet"):
         assert made[f"app.{name}"]
     for name in (*mutations.WHOLE, *mutations.LEFT_OUT, *mutations.READS_ROWS):
         assert any(module.startswith(name) for module in files), f"{name} has moved"

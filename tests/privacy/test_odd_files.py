@@ -36,9 +36,9 @@ from app.releases.forest import read as released_forest
 from app.releases.forest.price import PlanRequest
 from app.releases.profile import price as profile_price
 from app.releases.profile.read import Profile
+from app.services.drawing import dask_fleet
+from app.services.drawing.perform import perform
 from app.services.jobs.task import JobTask, PartRows, input_path
-from app.services.releases import dask_fleet
-from app.services.releases.release import perform
 from tests.privacy.test_hostile_data import PLANS
 from tests.support import forked_program
 from tests.support.plans import request_for

@@ -180,9 +180,8 @@ def _kill_worker_at(point: str) -> None:
     import shutil
 
     from app.ledger import reservations as ledger
-    from app.registry import models
+    from app.registry import releases
     from app.services.execution import run_job
-    from app.services.spending.training import TrainKind
     from app.worker import main, supervise
 
     def kill(_: object = None) -> None:
@@ -193,11 +192,11 @@ def _kill_worker_at(point: str) -> None:
         "charge-not-committed": lambda: after(ledger, "charge_job", kill),
         "charged": lambda: after(run_job, "charge_claimed", kill),
         "child-started": lambda: after(supervise, "_start", kill),
-        "artifact-grown": lambda: before(TrainKind, "keep", kill),
-        "artifact-half-stored": lambda: before(TrainKind, "keep", lambda: before(os, "fsync", kill)),
-        "artifact-stored": lambda: after(TrainKind, "keep", kill),
-        "success-not-committed": lambda: after(models, "add", kill),
-        "success-repeated": lambda: before(models, "add", _unavailable_then(kill)),
+        "artifact-grown": lambda: before(run_job, "keep", kill),
+        "artifact-half-stored": lambda: before(run_job, "keep", lambda: before(os, "fsync", kill)),
+        "artifact-stored": lambda: after(run_job, "keep", kill),
+        "success-not-committed": lambda: after(releases, "add", kill),
+        "success-repeated": lambda: before(releases, "add", _unavailable_then(kill)),
         "success-committed": lambda: before(shutil, "rmtree", kill),
         "job-ended": lambda: after(main, "run_job", kill),
     }
@@ -226,12 +225,12 @@ def _store_places(kill: Callable[..., None]) -> dict[str, Callable[[], None]]:
     import obstore
 
     from app.core import object_store
-    from app.services.spending.training import TrainKind
+    from app.services.execution import run_job
     from app.worker import main
 
     places: dict[str, Callable[[], None]] = {
         "rows-half-copied": lambda: before(main, "run_job", lambda: after(object_store._RemoteReader, "read", kill)),
-        "artifact-put": lambda: before(TrainKind, "keep", lambda: after(obstore, "put", kill)),
+        "artifact-put": lambda: before(run_job, "keep", lambda: after(obstore, "put", kill)),
     }
     assert tuple(places) == STORE_POINTS
     return places
@@ -251,7 +250,7 @@ def run_child(point: str, journal: Path, database_url: str, supervisor: int) -> 
     """Runs the product's child with wrapped functions."""
     from app.datasets import private_rows
     from app.releases.forest import read as released_forest
-    from app.services.releases import release as service
+    from app.services.drawing import perform as service
     from app.worker import child
 
     def kill(_: object = None) -> None:
@@ -263,7 +262,7 @@ def run_child(point: str, journal: Path, database_url: str, supervisor: int) -> 
         os.kill(supervisor, signal.SIGKILL)
         time.sleep(_SLOW_S)
 
-    original = service.grow_forest
+    original = service.perform
 
     def witnessed(task: Any, **named: Any) -> None:
         before(
@@ -273,12 +272,12 @@ def run_child(point: str, journal: Path, database_url: str, supervisor: int) -> 
         )
         original(task, **named)
 
-    service.grow_forest = witnessed
+    service.perform = witnessed
     places: dict[str, Callable[[], None]] = {
-        "child-began": lambda: before(service, "grow_forest", kill),
+        "child-began": lambda: before(service, "perform", kill),
         "rows-opened": lambda: after(private_rows, "read", kill),
         "artifact-not-written": lambda: after(released_forest, "dumps", kill),
-        "artifact-written": lambda: after(service, "grow_forest", kill),
+        "artifact-written": lambda: after(service, "perform", kill),
         ABANDONED: lambda: after(private_rows, "read", abandon),
         SLOW: lambda: after(private_rows, "read", lambda _: _wait_for(released(journal))),
     }

@@ -3,7 +3,7 @@
 It starts as :mod:`tests.support.forking_worker` does.
 """
 
-from app.services.releases import release
+from app.services.drawing import perform as drawing
 from tests.privacy.fixed_releases import FixedReleases
 from tests.support import forking_worker
 
@@ -15,6 +15,5 @@ def main() -> int:
 
 
 def fix_releases() -> None:
-    """Replaces the source of randomness of every kind of job in this process."""
-    for module in (release, release, release):
-        vars(module)["SystemRandomness"] = FixedReleases
+    """Replaces the source of randomness of jobs in this process."""
+    vars(drawing)["SystemRandomness"] = FixedReleases

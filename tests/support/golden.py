@@ -29,10 +29,10 @@ from app.db import migrate
 from app.db.database import Database
 from app.forests.catalogue import BY_SLUG
 from app.forests.contract.algorithm import TwoDatasetAlgorithm
+from app.services.drawing.perform import perform
 from app.services.execution import run_job
 from app.services.installation import Installation
 from app.services.keys import create_admin
-from app.services.releases.release import perform
 from tests.support.in_process import InProcess, in_process
 from tests.support.server import CSV, SCHEMA, csv_rows
 

@@ -6,14 +6,13 @@ from typing import Any
 
 from app.access.idempotency import IdempotentRequest
 from app.jobs.queue import Claim
+from app.services.drawing.perform import perform
 from app.services.execution import run_job
 from app.services.execution.lease import Lease
 from app.services.installation import Installation
 from app.services.jobs.task import JobTask
-from app.services.releases.release import perform
-from app.services.spending.evaluations import submit_evaluation
-from app.services.spending.profiles import submit_profile
 from app.wire.spending import EvaluationIn, ProfileIn, SelectionIn
+from tests.support.asking import submit_evaluation, submit_profile
 from tests.support.crash_scene import OWNER, Scene
 
 

@@ -14,8 +14,8 @@ def main() -> None:
     """Reads a task from each line of standard input, and answers with the names of the modules."""
     load_modules()
     loaded = set(sys.modules)
+    from app.services.drawing.perform import perform
     from app.services.jobs.task import JobTask
-    from app.services.releases.release import perform
 
     for line in sys.stdin:
         task = JobTask.from_text(line)

@@ -28,9 +28,9 @@ from app.core import limits
 from app.core.settings import Settings
 from app.db import migrate
 from app.db.database import Database
+from app.services.drawing.perform import perform
 from app.services.execution import run_job
 from app.services.keys import create_admin
-from app.services.releases.release import perform
 from tests.support.in_process import InProcess, in_process
 from tests.support.server import CSV, csv_rows, declaration, new_idempotency_key, training
 

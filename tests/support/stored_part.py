@@ -7,7 +7,7 @@ from app.core.files import Store
 from app.datasets import private_rows
 from app.datasets.private_rows import Selection
 from app.forests.contract.plan import Plan
-from app.forests.data.coded_rows import CodedRows
+from app.forests.data.coded_rows import CodedRows, CodeRequest
 from app.privacy.partitions import Partitions
 from app.privacy.scope import Scope
 from app.releases.forest.draw import code_request
@@ -30,6 +30,13 @@ def _label(index: int) -> str:
     if index % 11 == 5:
         return "unknown"
     return ">50K" if index * 7 % 120 > 60 or index % 9 == 4 else "<=50K"
+
+
+def codes_of(priced: Plan) -> CodeRequest:
+    """The codes of a plan whose growth counts codes."""
+    request = code_request(priced, SCHEMA)
+    assert request is not None
+    return request
 
 
 def stored_part(

@@ -6,9 +6,9 @@ from dataclasses import dataclass, replace
 from app.access.idempotency import IdempotentRequest
 from app.datasets import catalog
 from app.services.datasets.declare import register_dataset
-from app.services.spending.training import submit_training
 from app.wire.datasets import DatasetIn
 from app.wire.spending import TrainIn
+from tests.support.asking import submit_training
 from tests.support.crash_scene import OWNER, Scene
 
 

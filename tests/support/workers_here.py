@@ -14,8 +14,8 @@ from distributed import Client, SpecCluster, Worker, get_worker
 
 from app.core.dask_cluster import CONFIG
 from app.forests.remote import ShardStates
-from app.services.releases import shard_tasks
-from app.services.releases.dask_fleet import Connection
+from app.services.drawing import shard_tasks
+from app.services.drawing.dask_fleet import Connection
 from app.worker.dask_process import QuietScheduler, RowsKept
 
 _ACTING: ContextVar[Worker] = ContextVar("_ACTING")

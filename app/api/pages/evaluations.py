@@ -22,8 +22,9 @@ from app.services import models
 from app.services.authorization import require_role
 from app.services.datasets import show
 from app.services.pagination import PageRequest
-from app.services.spending import evaluations
-from app.services.spending.evaluations import show_evaluation_quote, submit_evaluation
+from app.services.releases import evaluations
+from app.services.releases.evaluations import EvaluationRequest
+from app.services.releases.requests import quote, submit
 from app.wire.base import Reference
 from app.wire.spending import EvaluationIn, EvaluationQuoteOut, SelectionIn
 
@@ -61,7 +62,7 @@ def quote_evaluation(visit: Visitor, model_id: str, fields: Annotated[Evaluation
     visit, shown = _rows_to_read(visit, fields, model["dataset"])
 
     def ask() -> EvaluationQuoteOut:
-        return show_evaluation_quote(*visit.by, [model["id"]], _evaluation_body(fields))
+        return quote(*visit.by, EvaluationRequest(models=[model["id"]], body=_evaluation_body(fields)))
 
     return quoted(visit, shown, fields, ask).page("evaluate", model=model)
 
@@ -72,7 +73,8 @@ async def evaluate(visit: Visitor, model_id: str) -> Response:
 
     def act(form: Form) -> str:
         body = _evaluation_body(checked(EvaluationFields, form))
-        return f"/ui{submit_evaluation(*visit.by, [model_id], body, request=paid_identity(visit, form)).location}"
+        asked = EvaluationRequest(models=[model_id], body=body)
+        return f"/ui{submit(*visit.by, asked, request=paid_identity(visit, form)).location}"
 
     def page(refused: Visit) -> Response:
         return quote_evaluation(refused, model_id, checked(EvaluationFields, refused.sent))
@@ -141,7 +143,7 @@ def quote_selection(visit: Visitor, of: str, fields: Annotated[SelectionFields, 
     chosen = fields.chosen.split()
 
     def ask() -> EvaluationQuoteOut:
-        return show_evaluation_quote(*visit.by, chosen, _selection_body(fields, of))
+        return quote(*visit.by, EvaluationRequest(models=chosen, body=_selection_body(fields, of)))
 
     return quoted(visit, shown, fields, ask if len(chosen) > 1 else None).page(
         "choose", trained_on=trained_on, models=listed.models, has_more=listed.next is not None, chosen=chosen
@@ -154,7 +156,8 @@ async def choose(visit: Visitor, of: str) -> Response:
 
     def act(form: Form) -> str:
         body = _selection_body(checked(SelectionFields, form), of)
-        return f"/ui{submit_evaluation(*visit.by, body.models, body, request=paid_identity(visit, form)).location}"
+        asked = EvaluationRequest(models=body.models, body=body)
+        return f"/ui{submit(*visit.by, asked, request=paid_identity(visit, form)).location}"
 
     return await submitted(
         visit, act, lambda refused: quote_selection(refused, of, checked(SelectionFields, refused.sent))

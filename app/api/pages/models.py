@@ -24,7 +24,7 @@ from app.services.authorization import has_role
 from app.services.datasets import show
 from app.services.pagination import PageRequest
 from app.services.predict import predict as predict_rows
-from app.services.spending import evaluations
+from app.services.releases import evaluations
 from app.wire.models import AliasName
 
 model_pages = APIRouter(prefix="/ui/models", route_class=BodyRoute)

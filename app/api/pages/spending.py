@@ -25,7 +25,8 @@ from app.forests import catalogue
 from app.services.authorization import require_role
 from app.services.datasets import show
 from app.services.ledger import balances
-from app.services.spending.training import show_plan, submit_training
+from app.services.releases.requests import quote, submit
+from app.services.releases.training import TrainingRequest
 from app.wire.datasets import PopulationOut
 from app.wire.recovered_shares import needed_epsilon
 from app.wire.spending import AccountPlanOut, AlgorithmOut, ExpectedAccuracyOut, PlanIn, PlanOut, TrainIn
@@ -188,18 +189,18 @@ class TrainingFields(SpendingFields):
 
 
 @training_pages.get("")
-def quote(visit: Visitor, dataset: str, fields: Annotated[TrainingFields, Query()]) -> Response:
+def quote_training(visit: Visitor, dataset: str, fields: Annotated[TrainingFields, Query()]) -> Response:
     """Show the form of a training job, with its price as soon as an ε is given."""
     require_role(*visit.by, dataset, TRAIN)
     shown = show.show_dataset(*visit.by, dataset).model_dump(by_alias=True)
 
     def ask() -> PlanOut:
         _share(fields.recover)
-        return show_plan(*visit.by, _body(PlanIn, dataset, fields))
+        return quote(*visit.by, TrainingRequest(body=_body(PlanIn, dataset, fields)))
 
-    quote = quoted(visit, shown, fields, ask if fields.epsilon else None)
-    needed = quote.plan and _needed(quote.plan.expected_accuracy, fields.recover)
-    return quote.page("train", algorithms=_algorithms_for(shown), needed=needed)
+    shown_quote = quoted(visit, shown, fields, ask if fields.epsilon else None)
+    needed = shown_quote.plan and _needed(shown_quote.plan.expected_accuracy, fields.recover)
+    return shown_quote.page("train", algorithms=_algorithms_for(shown), needed=needed)
 
 
 @training_pages.post("")
@@ -208,9 +209,12 @@ async def train(visit: Visitor, dataset: str) -> Response:
 
     def act(form: Form) -> str:
         body = _body(TrainIn, dataset, checked(TrainingFields, form))
-        return f"/ui{submit_training(*visit.by, body, request=paid_identity(visit, form)).location}"
+        answer = submit(*visit.by, TrainingRequest(body=body), request=paid_identity(visit, form))
+        return f"/ui{answer.location}"
 
-    return await submitted(visit, act, lambda refused: quote(refused, dataset, checked(TrainingFields, refused.sent)))
+    return await submitted(
+        visit, act, lambda refused: quote_training(refused, dataset, checked(TrainingFields, refused.sent))
+    )
 
 
 def _algorithms_for(dataset: Mapping[str, Any]) -> list[AlgorithmOut]:

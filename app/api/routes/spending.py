@@ -25,10 +25,11 @@ from app.forests import catalogue
 from app.jobs.queue import JobFilter
 from app.services import dataset_rules
 from app.services.jobs import show_jobs
-from app.services.spending import evaluations, profiles
-from app.services.spending.evaluations import show_evaluation_quote, submit_evaluation
-from app.services.spending.profiles import show_profile_quote, submit_profile
-from app.services.spending.training import show_plan, submit_training
+from app.services.releases import evaluations, profiles
+from app.services.releases.evaluations import EvaluationRequest
+from app.services.releases.profiles import ProfileRequest
+from app.services.releases.requests import quote, submit
+from app.services.releases.training import TrainingRequest
 from app.wire import spending as wire
 from app.wire.rules import ApprovalList, ApprovalOut, DecisionIn
 
@@ -47,7 +48,7 @@ def list_algorithms(_: Caller) -> wire.AlgorithmList:
 )
 def create_plan(by: By, body: wire.PlanIn) -> wire.PlanOut:
     """Quote a training job: its parameters, its releases and its price. Reads no row and costs nothing."""
-    return show_plan(*by, body)
+    return quote(*by, TrainingRequest(body=body))
 
 
 @training_routes.post(
@@ -61,7 +62,7 @@ def create_plan(by: By, body: wire.PlanIn) -> wire.PlanOut:
 @limited(work=Work.SUBMISSION)
 def train_model(by: By, body: wire.TrainIn, request: Idempotency) -> Response:
     """Reserve the price and queue the job, or refuse and say what would fit."""
-    return sent(submit_training(*by, body, request=request))
+    return sent(submit(*by, TrainingRequest(body=body), request=request))
 
 
 def job_filter(
@@ -118,7 +119,7 @@ profile_routes = APIRouter(tags=["profiles"], route_class=BodyRoute)
 @profile_routes.post("/datasets/{dataset}/profiles/quote", responses=documented(*QUOTED))
 def quote_profile(by: By, dataset: str, body: wire.ProfileIn) -> wire.ProfileQuoteOut:
     """Quote a profile: its releases and its price. Reads no row and costs nothing."""
-    return show_profile_quote(*by, dataset, body)
+    return quote(*by, ProfileRequest(dataset=dataset, body=body))
 
 
 @profile_routes.post(
@@ -130,7 +131,7 @@ def quote_profile(by: By, dataset: str, body: wire.ProfileIn) -> wire.ProfileQuo
 @limited(work=Work.SUBMISSION)
 def release_profile(by: By, dataset: str, body: wire.ProfileIn, request: Idempotency) -> Response:
     """Reserve the price and queue a job that releases bins, class counts and a size, which later jobs reuse."""
-    return sent(submit_profile(*by, dataset, body, request=request))
+    return sent(submit(*by, ProfileRequest(dataset=dataset, body=body), request=request))
 
 
 @profile_routes.get("/datasets/{dataset}/profiles", responses=documented(NotFound, RoleMissing))
@@ -154,7 +155,7 @@ _SUBMITTED = documented(NotFound, RoleMissing, NoRowsYet, *SPENDING)
 @evaluation_routes.post("/models/{model_id}/evaluations/quote", responses=_QUOTED)
 def quote_evaluation(by: By, model_id: str, body: wire.EvaluationIn) -> wire.EvaluationQuoteOut:
     """Quote an evaluation: its releases, its price, and whether the scope covers rows of the model's training."""
-    return show_evaluation_quote(*by, [model_id], body)
+    return quote(*by, EvaluationRequest(models=[model_id], body=body))
 
 
 @evaluation_routes.post(
@@ -163,7 +164,7 @@ def quote_evaluation(by: By, model_id: str, body: wire.EvaluationIn) -> wire.Eva
 @limited(work=Work.SUBMISSION)
 def evaluate_model(by: By, model_id: str, body: wire.EvaluationIn, request: Idempotency) -> Response:
     """Reserve the price in the scope's cells and queue a job that counts the model's answers there, with noise."""
-    return sent(submit_evaluation(*by, [model_id], body, request=request))
+    return sent(submit(*by, EvaluationRequest(models=[model_id], body=body), request=request))
 
 
 @evaluation_routes.get("/models/{model_id}/evaluations", responses=documented(NotFound, RoleMissing))
@@ -175,14 +176,14 @@ def list_evaluations(by: By, model_id: str, page: Page) -> wire.EvaluationList:
 @evaluation_routes.post("/evaluations/quote", responses=_QUOTED)
 def quote_selection(by: By, body: wire.SelectionIn) -> wire.EvaluationQuoteOut:
     """Quote the choice of the best of several models: its releases and its price."""
-    return show_evaluation_quote(*by, body.models, body)
+    return quote(*by, EvaluationRequest(models=body.models, body=body))
 
 
 @evaluation_routes.post("/evaluations", status_code=202, response_model=wire.TrainOut, responses=_SUBMITTED)
 @limited(work=Work.SUBMISSION)
 def select_model(by: By, body: wire.SelectionIn, request: Idempotency) -> Response:
     """Queue a job that privately chooses the model with the most correct answers, for one charge."""
-    return sent(submit_evaluation(*by, body.models, body, request=request))
+    return sent(submit(*by, EvaluationRequest(models=body.models, body=body), request=request))
 
 
 @evaluation_routes.get("/evaluations/{evaluation_id}", responses=documented(NotFound, RoleMissing))

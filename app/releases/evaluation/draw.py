@@ -1,5 +1,6 @@
 """Releases an evaluation of models on PRIVATE rows. Only the child process of a job imports this module."""
 
+import json
 from collections.abc import Sequence
 
 import numpy as np
@@ -11,9 +12,19 @@ from app.forests.contract.plan import Forest
 from app.forests.data.sanitiser import SanitisedRows
 from app.forests.noise.randomness import PaidRandomness, Randomness
 from app.releases.choice.draw import choose
+from app.releases.drawing import Drawing
 from app.releases.evaluation.answers import Model, answers
 from app.releases.evaluation.price import AUROC, BEST, CONFUSION, EvaluationInvalid, EvaluationPlan
 from app.releases.evaluation.read import Evaluation
+from app.releases.forest import read as released_forest
+
+
+def draw(job: Drawing) -> bytes:
+    """Draws an evaluation; see :data:`app.releases.drawing.Draw`."""
+    evaluated = [released_forest.loads(job.model(model["digest"])) for model in job.work["models"]]
+    models = [(artifact.forest, artifact.schema) for artifact in evaluated]
+    released = release(EvaluationPlan.from_json(job.work["plan"]), models, job.values(), job.randomness)
+    return json.dumps(released.to_json()).encode("utf-8")
 
 
 def release(plan: EvaluationPlan, models: Sequence[Model], rows: SanitisedRows, randomness: Randomness) -> Evaluation:

@@ -20,6 +20,10 @@ from app.forests.data.schema import Schema
 from app.forests.noise.randomness import PaidRandomness, Randomness
 from app.forests.trees.tree_growth import GrowTree, grow_trees
 from app.forests.trees.tree_parameters import HASH, SHARDED
+from app.privacy.events import Adjacency
+from app.releases.drawing import Drawing
+from app.releases.forest.price import read_plan
+from app.releases.forest.read import dumps, only_answer_in_words
 
 Rows_contra = TypeVar("Rows_contra", contravariant=True)
 
@@ -128,6 +132,31 @@ GROWTH: Mapping[str, Growth] = MappingProxyType(
 
 # The child of a job loads this module before the job is charged, so a wrong statement costs no budget.
 require_rows_as_stated(GROWTH, catalogue.BY_SLUG)
+
+
+def draw(job: Drawing) -> bytes:
+    """Grows the priced forest of a job; see :data:`app.releases.drawing.Draw`."""
+    schema = job.schema()
+    forest = _forest(job, read_plan(job.work["plan"]), schema)
+    expected_rows = job.metadata.get("expected_rows")
+    judged = {"only_answer": only_answer_in_words(forest, schema, expected_rows)}  # post-processing, for cards, quotes
+    # Not the task's schema: the database stores its 1e18 as an integer, which RFC 8785 refuses.
+    return dumps(forest, {**job.metadata, **judged, "schema": schema.to_json()})
+
+
+def _forest(job: Drawing, plan: Plan, schema: Schema) -> Forest:
+    """The forest, without the rows, which leave memory before the artifact is made."""
+    protects_labels = catalogue.algorithm(plan.algorithm).adjacency is Adjacency.LABEL
+    rows = _rows(job, plan, keep_unlabelled=protects_labels)
+    unlabelled = None if plan.unlabelled is None else _rows(job, plan, part=1, keep_unlabelled=True)
+    return grow(plan, schema, rows, job.randomness, on_tree_done=job.on_tree_done, unlabelled=unlabelled)
+
+
+def _rows(job: Drawing, plan: Plan, part: int = 0, *, keep_unlabelled: bool) -> TrainingRows:
+    request = code_request(plan, job.schema(part))
+    if request is None:
+        return job.values(part, keep_unlabelled=keep_unlabelled)
+    return job.codes(request, part, keep_unlabelled=keep_unlabelled)
 
 
 def code_request(plan: Plan, schema: Schema) -> CodeRequest | None:

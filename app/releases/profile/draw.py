@@ -1,13 +1,25 @@
 """Releases the profile of a dataset. Only the child process of a job imports this module."""
 
+import json
+
 import numpy as np
 
-from app.forests.bins import releases
-from app.forests.data.coded_rows import LocalRows
+from app.forests.bins import quantile_bins, releases
+from app.forests.data.coded_rows import CodedRows, CodeRequest, LocalRows
 from app.forests.data.schema import Schema
 from app.forests.noise.randomness import PaidRandomness, Randomness
+from app.releases.drawing import Drawing
 from app.releases.profile.price import ProfilePlan, parts_of
 from app.releases.profile.read import Profile
+
+
+def draw(job: Drawing) -> bytes:
+    """Draws a profile; see :data:`app.releases.drawing.Draw`."""
+    schema = job.schema()
+    rows = job.codes(CodeRequest(quantile_bins.public_grid(schema)))
+    assert isinstance(rows, CodedRows), "no cluster reads the rows of a profile"
+    released = release(ProfilePlan.from_json(job.work["plan"]), schema, rows, job.randomness)
+    return json.dumps(released.to_json()).encode("utf-8")
 
 
 def release(plan: ProfilePlan, schema: Schema, rows: LocalRows, randomness: Randomness) -> Profile:

@@ -5,8 +5,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from fractions import Fraction
 from pathlib import Path
-from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any
 
 from sqlalchemy.orm import Session
 
@@ -17,7 +16,6 @@ from app.core.errors import Frozen, GrovekeeperError, LeaseLost, NotFound, RoleM
 from app.datasets import catalog, row_files
 from app.datasets.catalog import Dataset, DatasetRow
 from app.db.locks import lock_rows
-from app.forests import catalogue
 from app.forests.contract.plan import PlanInvalid
 from app.jobs import queue
 from app.jobs.queue import Claim
@@ -28,20 +26,12 @@ from app.ledger.tables import ReservationRow
 from app.privacy import accountants, events
 from app.privacy.calibration import Terms
 from app.privacy.scope import Scope
-from app.releases.forest import price as forest_price
-from app.releases.forest import read as released_forest
+from app.registry import models
 from app.services.installation import Installation
-from app.services.jobs import kinds, notices
-from app.services.jobs.kinds import JobKind
+from app.services.jobs import notices
 from app.services.jobs.task import JobTask, PartRows
-from app.services.spending.evaluations import EvaluationKind
-from app.services.spending.profiles import ProfileKind
-from app.services.spending.training import TrainKind
-
-KINDS: Mapping[str, JobKind] = MappingProxyType(
-    {"train": TrainKind(), "profile": ProfileKind(), "evaluation": EvaluationKind()}
-)
-"""Every kind of job by the name that the job's row stores."""
+from app.services.releases.contract import StoredPlan, events_of
+from app.services.releases.kinds import kind_of
 
 WORKER = "worker"
 """The actor of entries that no key caused."""
@@ -64,15 +54,6 @@ class SubmitterRevoked(GrovekeeperError):
     reason: EndReason = EndReason.REVOKED
 
     sentence = "the submitter of a job may not train any more"
-
-
-class _Planning(NamedTuple):
-    """What the plan of a training follows from."""
-
-    algorithm: str | None
-    work: dict[str, Any]
-    schema: dict[str, Any]
-    terms: Sequence[Terms]
 
 
 def charge_claimed(installation: Installation, claim: Claim) -> JobTask:
@@ -126,30 +107,26 @@ def _hold_submitter(installation: Installation, session: Session, row: JobRow) -
         raise SubmitterRevoked from None
 
 
-def _planned_before(installation: Installation, claim: Claim) -> _Planning | None:
-    """What a training follows from, if it is what planning makes of it; planning may take seconds, which hold no lock.
+def _planned_before(installation: Installation, claim: Claim) -> StoredPlan | None:
+    """What a job follows from, if it is what planning makes of it; planning may take seconds, which hold no lock.
 
     ``None`` also if anything cannot be read: the transaction then finds why.
     """
     try:
         with installation.database.read() as session:
             row = queue.job(session, claim.job_id)
-            if row.kind != "train":  # others are planned in a moment, from the rows of models, too
-                return None
-            datasets = [catalog.find(session, part.dataset) for part in row.parts]
-            planning = _planning(row, datasets)
-            is_planned = kind_of(row.kind).is_planned(session, row, datasets[0].schema, planning.terms)
+            planning = _planning(row, [catalog.find(session, part.dataset) for part in row.parts])
+        return planning if kind_of(planning.kind).is_planned(planning) else None
     except (GrovekeeperError, ArithmeticError, IndexError, KeyError, TypeError, ValueError):
         return None
-    return planning if is_planned else None
 
 
-def _planning(row: JobRow, datasets: Sequence[Dataset]) -> _Planning:
+def _planning(row: JobRow, datasets: Sequence[Dataset]) -> StoredPlan:
     terms = [_terms(dataset, part.price) for dataset, part in zip(datasets, row.parts, strict=True)]
-    return _Planning(row.algorithm, row.task["work"], datasets[0].row.schema, terms)
+    return StoredPlan(row.kind, row.algorithm, row.task["work"], datasets[0].schema, terms)
 
 
-def require_paid(session: Session, row: JobRow, planned: _Planning | None) -> None:
+def require_paid(session: Session, row: JobRow, planned: StoredPlan | None) -> None:
     """Compares what decides which rows a job reads, how noise is scaled and what is shown with what was reserved.
 
     Runs in the transaction that charges the job, so a job with a changed queue row, a wrongly priced event, or a
@@ -181,9 +158,9 @@ def require_paid(session: Session, row: JobRow, planned: _Planning | None) -> No
         raise TaskNotPaid
 
 
-def _is_paid(session: Session, row: JobRow, by_id: Mapping[str, ReservationRow], planned: _Planning | None) -> bool:
+def _is_paid(session: Session, row: JobRow, by_id: Mapping[str, ReservationRow], planned: StoredPlan | None) -> bool:
     datasets = [catalog.find(session, part.dataset) for part in row.parts]
-    parts = zip(row.parts, datasets, kinds.events_of(row), strict=True)
+    parts = zip(row.parts, datasets, events_of(row), strict=True)
     for position, (part, dataset, event) in enumerate(parts):
         reservation = by_id[part.reservation_id]
         asked = (position, row.submitted_by, row.purpose)
@@ -193,9 +170,14 @@ def _is_paid(session: Session, row: JobRow, by_id: Mapping[str, ReservationRow],
     first, n_trees = datasets[0], row.task["work"]["plan"].get("n_trees", 0)
     of_job = (row.dataset_id, row.dataset_name, row.n_trees)
     planning = _planning(row, datasets)
-    is_planned = row.kind == "train" and planning == planned
-    is_planned = is_planned or kind_of(row.kind).is_planned(session, row, first.schema, planning.terms)
-    return is_planned and of_job == (first.id, first.name, n_trees)
+    is_planned = planning == planned or kind_of(row.kind).is_planned(planning)
+    return is_planned and _reads_named_models(session, row) and of_job == (first.id, first.name, n_trees)
+
+
+def _reads_named_models(session: Session, row: JobRow) -> bool:
+    """Whether the files that a job reads beside rows are those of the models that it names."""
+    named = kind_of(row.kind).inputs(row.task["work"])
+    return all(models.find(session, model_id).digest == digest for model_id, digest in named.items())
 
 
 def _is_part_paid(
@@ -256,16 +238,6 @@ def _task(installation: Installation, session: Session, row: JobRow) -> JobTask:
     )
 
 
-def kind_of(name: str) -> JobKind:
-    """The kind of a job. Jobs of unknown kinds are not claimed."""
-    return KINDS[name]
-
-
-def known_work() -> frozenset[str]:
-    """The names of the kinds and algorithms whose jobs this version can run; a newer version may queue others."""
-    return frozenset((*KINDS, *catalogue.BY_SLUG))
-
-
 def _rows(installation: Installation, session: Session, part: JobPart) -> PartRows:
     dataset = catalog.find(session, part.dataset)
     return PartRows(
@@ -283,27 +255,23 @@ def row_names(part: JobPart) -> tuple[Path, ...]:
 
 
 def planned_bytes(session: Session, row: JobRow) -> int:
-    """The public size of the file that a job stores: of a model. Other outputs are small and go to the database.
+    """The public size of the file that a job stores.
 
     Raises:
         TaskNotPaid: the stored plan is not a plan of this service.
     """
-    if row.kind != "train":
-        return 0
     schema = catalog.find(session, row.dataset_id).living().schema
     try:
-        return released_forest.planned_bytes(forest_price.read_plan(row.task["work"]["plan"]), schema)
+        return kind_of(row.kind).planned_bytes(row.task["work"], schema)
     except PlanInvalid:
         raise TaskNotPaid from None
 
 
 def cluster_of(installation: Installation, session: Session, row: JobRow) -> DaskCluster | None:
-    """The Dask cluster that reads the rows of a job: for forests that count codes, on datasets whose declared,
+    """The Dask cluster that reads the rows of a job: for releases that count codes, on datasets whose declared,
     public size is at least that of the setting.
     """
-    if row.kind != "train" or row.algorithm is None:
-        return None
-    if catalogue.algorithm(row.algorithm).reads_values:
+    if not kind_of(row.kind).counts_codes(row.algorithm):
         return None
     size = catalog.find(session, row.dataset_id).row.public_size or 0
     return installation.settings.dask_cluster if size >= installation.settings.dask_rows else None

@@ -17,10 +17,10 @@ from app.core.files import UNFINISHED, StoredFile
 from app.jobs.queue import Claim
 from app.jobs.states import JobState
 from app.jobs.tables import JobRow
-from app.services.execution.charge import kind_of
 from app.services.installation import FINISHED_FOLDER, Installation
 from app.services.jobs import notices
-from app.services.jobs.kinds import JobOutput
+from app.services.releases import outputs
+from app.services.releases.outputs import Output
 
 _ENDING = ".json"
 _log = logging.getLogger(__name__)
@@ -28,26 +28,20 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Note:
-    """An output that was stored, and the token under which its job was charged.
-
-    Attributes:
-        digest: of the stored file of the output, if it is one.
-    """
+    """An output that was stored, and the token under which its job was charged."""
 
     token: str
-    output: JobOutput
-    digest: str | None
+    output: Output
 
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> "Note":
         """Inverse of what :func:`note` writes."""
-        fields = value["output"]
-        return cls(value["token"], kind_of(value["kind"]).output(fields), fields.get("digest"))
+        return cls(value["token"], Output(**value["output"]))
 
 
-def note(installation: Installation, claim: Claim, *, kind: str, output: JobOutput) -> None:
+def note(installation: Installation, claim: Claim, output: Output) -> None:
     """Writes the note of an output. Without it, the worker can still register the output."""
-    text = json.dumps({"kind": kind, "token": claim.token, "output": vars(output)})
+    text = json.dumps({"token": claim.token, "output": vars(output)})
     try:
         with _file(installation, claim.job_id).new(existing="replace") as file:
             file.write(text.encode("utf-8"))
@@ -91,9 +85,9 @@ def forget(installation: Installation, job_id: str) -> None:
         _log.warning("the note of an output stays until a later sweep", extra={"job_id": job_id})
 
 
-def register(session: Session, row: JobRow, output: JobOutput, *, at: datetime) -> None:
+def register(session: Session, row: JobRow, output: Output, *, at: datetime) -> None:
     """Registers the output of a job that the caller has locked, and ends the job."""
-    output.register(session, row)
+    outputs.register(session, row, output)
     notices.end_job(session, row, state=JobState.SUCCEEDED, reason=None, at=at)
 
 

@@ -41,16 +41,16 @@ from app.services.execution.charge import (
     charge_claimed,
     charged_task,
     cluster_of,
-    kind_of,
-    known_work,
     planned_bytes,
     row_names,
 )
 from app.services.execution.lease import Lease, Stopped
 from app.services.installation import Installation
 from app.services.jobs import notices
-from app.services.jobs.kinds import JobOutput, OutputInvalid
 from app.services.jobs.task import JobTask, Needs, PartRows, input_path
+from app.services.releases.contract import OutputInvalid
+from app.services.releases.kinds import kind_of, known_work
+from app.services.releases.outputs import Output, keep
 
 Load: TypeAlias = Callable[[Lease, Needs], None]
 """Brings up what runs a job, before its charge, and looks at what the job needs."""
@@ -236,7 +236,7 @@ def _lay_out_inputs(installation: Installation, claim: Claim, lease: Lease) -> b
     """
     with installation.database.read() as session:
         row = queue.job(session, claim.job_id)
-        digests = kind_of(row.kind).inputs(row)
+        digests = list(kind_of(row.kind).inputs(row.task["work"]).values())
     folder = installation.job_folder(claim.job_id)
     try:
         _try_to_write(folder)
@@ -404,13 +404,13 @@ def _run_and_end(
         _log.error("the output of a paid job cannot be stored: the home or the store of models failed")
         _fail(installation, claim, reason=EndReason.FAILED, stop=stop)
     else:
-        finished.note(installation, claim, kind=task.kind, output=output)
+        finished.note(installation, claim, output)
         _succeed(installation, claim, output, stop=stop)
 
 
-def _stored(installation: Installation, task: JobTask, *, stop: Stop) -> JobOutput:
+def _stored(installation: Installation, task: JobTask, *, stop: Stop) -> Output:
     data = task.output_path.read_bytes()
-    return _answer(partial(kind_of(task.kind).keep, installation, task, data), stop=stop)
+    return _answer(partial(keep, installation, task, data), stop=stop)
 
 
 def _answer(ask: Callable[[], Result], *, stop: Stop) -> Result:
@@ -445,7 +445,7 @@ def _end_as_failed(installation: Installation, claim: Claim, *, reason: EndReaso
         )
 
 
-def _succeed(installation: Installation, claim: Claim, output: JobOutput, *, stop: Stop) -> None:
+def _succeed(installation: Installation, claim: Claim, output: Output, *, stop: Stop) -> None:
     """Transaction 2. The note of the output outlives a worker that cannot wait for the database."""
     try:
         _until_reached(partial(_register, installation, claim, output), stop=stop)
@@ -457,7 +457,7 @@ def _succeed(installation: Installation, claim: Claim, output: JobOutput, *, sto
     finished.forget(installation, claim.job_id)
 
 
-def _register(installation: Installation, claim: Claim, output: JobOutput) -> None:
+def _register(installation: Installation, claim: Claim, output: Output) -> None:
     with installation.database.write() as session:
         row = queue.leased(session, claim)
         finished.register(session, row, output, at=installation.database.now(session))

@@ -27,6 +27,7 @@ from app.services.execution import finished
 from app.services.execution.finished import Note
 from app.services.installation import Installation
 from app.services.jobs import notices
+from app.services.jobs.task import OUTPUT
 
 _log = logging.getLogger(__name__)
 
@@ -78,7 +79,7 @@ def tidy_jobs(installation: Installation) -> None:
             if queue.is_unfinished(session, job_folder.name):
                 continue
         with suppress(FileNotFoundError):  # no folder, or its worker is removing it
-            digest = hashlib.sha256((job_folder / "artifact.safetensors").read_bytes()).hexdigest()
+            digest = hashlib.sha256((job_folder / OUTPUT).read_bytes()).hexdigest()
             with installation.database.read() as session:
                 if not models.is_referenced(session, digest):
                     installation.store.remove(digest)
@@ -120,7 +121,7 @@ def tidy_artifacts(installation: Installation) -> None:
     with installation.database.read() as session:  # after the files were listed, so that no new model is missed
         needed = models.digests(session)
         ended = [job_id for job_id in notes if not queue.is_unfinished(session, job_id)]
-    noted = {note.digest for job_id, note in notes.items() if note is not None and job_id not in ended}
+    noted = {note.output.digest for job_id, note in notes.items() if note is not None and job_id not in ended}
     for digest in set(stored) - needed - noted:
         installation.store.remove(digest)
     for job_id in ended:

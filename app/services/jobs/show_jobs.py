@@ -16,7 +16,7 @@ from app.jobs.states import PREPARING, UNFINISHED, JobState
 from app.jobs.tables import JobRow, part_fields
 from app.ledger import rules
 from app.ledger.rules import HeldBy
-from app.registry.releases import EVALUATION, MODEL, PROFILE
+from app.releases.names import EVALUATION, MODEL, PROFILE
 from app.services.authorization import refreshed, write_as
 from app.services.installation import Installation
 from app.services.jobs.notices import cancel_locked

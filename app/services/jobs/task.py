@@ -10,8 +10,8 @@ from app.core.dask_cluster import DaskCluster
 from app.core.sealed_files import DataKey, SealedFile
 from app.privacy.scope import Scope
 
-OUTPUT = {"train": "artifact.safetensors", "profile": "profile.json", "evaluation": "evaluation.json"}
-"""The file that the child of each kind of job leaves in the job's folder."""
+OUTPUT = "output"
+"""The file that the child of a job leaves in the job's folder."""
 
 
 def input_path(folder: Path, digest: str) -> Path:
@@ -93,7 +93,7 @@ class JobTask:
     """One charged job, ready to run.
 
     Attributes:
-        kind: a key of :data:`OUTPUT`.
+        kind: what the job releases.
         job_id: for the folder's name and the output.
         folder: where the child writes its output; exists.
         work: the priced work in JSON form; its members depend on the kind.
@@ -115,7 +115,7 @@ class JobTask:
     @property
     def output_path(self) -> Path:
         """The path of the child's release; the file is complete or absent."""
-        return self.folder / OUTPUT[self.kind]
+        return self.folder / OUTPUT
 
     def write_output(self, data: bytes) -> None:
         """Writes the child's release durably: completely or not at all."""

@@ -1,1 +1,1 @@
-"""Releases the outputs of charged jobs, in child processes and on clusters."""
+"""Quotes, accepts, keeps and shows what jobs release: one way for all kinds, and a module for each kind."""

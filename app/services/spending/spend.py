@@ -125,14 +125,21 @@ class Opened:
     request: IdempotentRequest
     outcome: _Outcome
 
-    def confirm(self) -> Principal:
-        """The caller with its present roles; only where those decide which datasets the request names."""
-        return refreshed(self.installation, self.session, self.caller)
+    def answered_before(self, otherwise: GrovekeeperError) -> Answer:
+        """The answer to an earlier request with the idempotency key, if any, for a request that names what is gone.
 
-    def stored(self) -> Answer | None:
-        """The answer to an earlier request with the idempotency key, if any, whatever its datasets are by now."""
+        It stays valid, for a caller who may train on the job's dataset.
+
+        Raises:
+            GrovekeeperError: ``otherwise``, without an earlier answer.
+        """
+        principal = refreshed(self.installation, self.session, self.caller)
         answer = idempotency.stored(self.session, self.request)
-        self.outcome.location = None if answer is None else answer.location
+        if answer is None or answer.location is None:
+            raise otherwise
+        job = queue.job(self.session, answer.location.removeprefix("/jobs/"))
+        grants.require(self.session, principal, job.dataset_id, TRAIN, kind="job")
+        self.outcome.location = answer.location
         return answer
 
     def authorize(self, references: Sequence[str], roles: frozenset[Role] = TRAIN) -> "Authorized":

@@ -7,7 +7,7 @@ import pytest
 from app.core.dask_cluster import DaskCluster
 from app.core.errors import InstallationError
 from app.core.settings import Settings
-from app.services.releases.dask_fleet import security_of
+from app.services.drawing.dask_fleet import security_of
 
 FILES = {f"GROVEKEEPER_DASK_{kind}_FILE": f"/run/secrets/{kind}.pem" for kind in ("CA", "CERT", "KEY")}
 

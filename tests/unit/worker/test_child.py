@@ -56,7 +56,7 @@ import sys
 from types import SimpleNamespace
 
 from app.services.jobs.task import JobTask
-from app.services.releases import release
+from app.services.drawing import perform as drawing
 from app.worker import child
 
 def from_text(text):
@@ -70,7 +70,7 @@ def perform(task, *, on_tree_done):
     if sys.argv[1] == "fails":
         raise ValueError("a third private cell")
 
-JobTask.from_text, release.perform = from_text, perform
+JobTask.from_text, drawing.perform = from_text, perform
 child.main(os.getppid())
 """
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from app.privacy.partitions import Partitions
-from app.services.spending.training import Reuse
+from app.services.releases.training import Reuse
 
 PARTITIONS = Partitions.from_json([{"name": "shard", "kind": "hash", "cells": 10}])
 

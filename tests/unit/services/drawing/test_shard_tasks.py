@@ -14,8 +14,8 @@ from app.forests import remote
 from app.forests.remote import StateMissing
 from app.privacy.partitions import Partitions
 from app.privacy.scope import Scope
-from app.services.releases import shard_tasks
-from app.services.releases.shard_tasks import Order
+from app.services.drawing import shard_tasks
+from app.services.drawing.shard_tasks import Order
 
 CUT = Partitions.from_json([{"name": name, "kind": "hash", "cells": 4} for name in ("shard", "site")])
 READ = {

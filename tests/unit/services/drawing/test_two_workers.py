@@ -23,12 +23,12 @@ from app.privacy.partitions import HashPartition, Partitions
 from app.privacy.scope import Scope
 from app.releases.forest.draw import code_request, grow
 from app.releases.forest.price import plan
+from app.services.drawing import dask_fleet
+from app.services.drawing.dask_fleet import ClusterFailed, Connection, DaskFleet
 from app.services.jobs.task import PartRows
-from app.services.releases import dask_fleet
-from app.services.releases.dask_fleet import ClusterFailed, Connection, DaskFleet
 from tests.privacy.noiseless import REQUESTS, Noiseless
 from tests.support.plans import request_for
-from tests.support.stored_part import SCHEMA, stored_part
+from tests.support.stored_part import SCHEMA, codes_of, stored_part
 from tests.support.workers_here import WorkersHere, wait_for, workers_here
 
 FORESTS = ("rpf, one at a time", "nbrt", "mrf, sharded and apart")
@@ -101,7 +101,7 @@ def test_a_forest_on_two_workers_is_the_forest_of_one_process(
     name: str, workers: WorkersHere, connection: Connection, part: PartRows
 ) -> None:
     priced = plan(REQUESTS[name], SCHEMA)
-    rows = connection.rows(part, SCHEMA, priced, keep_unlabelled=False)
+    rows = connection.rows(part, codes_of(priced), keep_unlabelled=False)
     assert sorted(len(shards) for shards in workers.memories.of.values()) == [1, 2], "both workers have rows"
     require_equal(exact(priced, rows), exact(priced, here(part, priced)))
 
@@ -112,7 +112,7 @@ def test_a_shard_whose_receipt_two_workers_hold_is_counted_once(
 ) -> None:
     """Dask makes second holders by itself, because tasks may run where their inputs are not."""
     priced = plan(REQUESTS[name], SCHEMA)
-    rows = connection.rows(part, SCHEMA, priced, keep_unlabelled=False)
+    rows = connection.rows(part, codes_of(priced), keep_unlabelled=False)
     receipts = list(fleet_of(rows)._receipts.values())
     connection.client.replicate(receipts, n=2)
     assert {len(holders) for holders in connection.client.who_has(receipts).values()} == {2}
@@ -126,7 +126,7 @@ def test_two_jobs_at_once_count_the_rows_of_their_own_scopes(workers: WorkersHer
     assert counted[0].sum() != counted[1].sum()
     with workers.connected("one") as first, workers.connected("two") as second:
         jobs = [
-            connection.rows(one, SCHEMA, priced, keep_unlabelled=False)
+            connection.rows(one, codes_of(priced), keep_unlabelled=False)
             for connection, one in zip((first, second), parts, strict=True)
         ]
         for rows, expected in zip((*jobs, *reversed(jobs)), (*counted, *reversed(counted)), strict=True):
@@ -167,7 +167,7 @@ def test_two_jobs_at_once_on_equal_rows_move_rows_of_their_own(name: str, worker
 
         with workers.connected(f"job-{mine}") as connection:
             turns.wait(mine)
-            rows = connection.rows(part, SCHEMA, priced, keep_unlabelled=False)
+            rows = connection.rows(part, codes_of(priced), keep_unlabelled=False)
             forest = grow(priced, SCHEMA, rows, Seeded(mine), on_tree_done=done)
             turns.give(mine)
             return forest
@@ -189,7 +189,7 @@ def test_jobs_whose_answers_dask_still_has_get_answers_of_their_own(
         parts = [part, replace(part, scope=Scope({"shard": [2]})), other]
         for connection, order in ((first, parts), (second, reversed(parts))):
             for one in order:
-                rows = connection.rows(one, SCHEMA, priced, keep_unlabelled=False)
+                rows = connection.rows(one, codes_of(priced), keep_unlabelled=False)
                 for index in range(len(SCHEMA.features)):
                     np.testing.assert_array_equal(rows.code_counts(index), here(one, priced).code_counts(index))
         kept.clear()
@@ -204,8 +204,8 @@ def test_two_parts_of_one_dataset_are_each_read_in_their_own_scope(
     priced = plan(request, SCHEMA)
     labelled, unlabelled = (replace(part, scope=Scope({"shard": cells})) for cells in scopes)
     on_workers = [
-        connection.rows(labelled, SCHEMA, priced, keep_unlabelled=False),
-        connection.rows(unlabelled, SCHEMA, priced, keep_unlabelled=True),
+        connection.rows(labelled, codes_of(priced), keep_unlabelled=False),
+        connection.rows(unlabelled, codes_of(priced), keep_unlabelled=True),
     ]
     expected = exact(priced, here(labelled, priced), here(unlabelled, priced, keep_unlabelled=True))
     require_equal(exact(priced, *on_workers), expected)
@@ -216,7 +216,7 @@ def test_a_worker_that_is_behind_answers_the_whole_question(
     name: str, workers: WorkersHere, connection: Connection, part: PartRows, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     priced = plan(REQUESTS[name], SCHEMA)
-    rows = connection.rows(part, SCHEMA, priced, keep_unlabelled=False)
+    rows = connection.rows(part, codes_of(priced), keep_unlabelled=False)
 
     def forget(number: int) -> None:
         """Every third time one worker has lost its rows, with the states that brief questions go on from."""
@@ -234,7 +234,7 @@ def test_workers_that_answer_by_turns_each_answer_in_the_state_of_the_question(
 ) -> None:
     """Both hold all receipts, so that the one that is not asked does not move its rows."""
     priced = plan(REQUESTS[name], SCHEMA)
-    rows = connection.rows(part, SCHEMA, priced, keep_unlabelled=False)
+    rows = connection.rows(part, codes_of(priced), keep_unlabelled=False)
     addresses, numbers = sorted(connection.client.nthreads()), iter(range(10**6))
     connection.client.replicate(list(fleet_of(rows)._receipts.values()), n=2)
 
@@ -254,7 +254,7 @@ def test_a_scope_in_two_partitions_is_read_in_the_cells_of_both(connection: Conn
     counts = []
     for scope in ({"half": (0,), "shard": (0, 1, 3)}, {"half": (0,)}, {"shard": (0, 1, 3)}):
         boxed = replace(whole, scope=Scope(scope))
-        counts.append(connection.rows(boxed, SCHEMA, priced, keep_unlabelled=False).code_counts(0))
+        counts.append(connection.rows(boxed, codes_of(priced), keep_unlabelled=False).code_counts(0))
         np.testing.assert_array_equal(counts[-1], here(boxed, priced).code_counts(0))
     assert 0 < counts[0].sum() < min(counts[1].sum(), counts[2].sum())
 
@@ -262,7 +262,7 @@ def test_a_scope_in_two_partitions_is_read_in_the_cells_of_both(connection: Conn
 def test_a_job_reads_every_upload_of_its_scope(connection: Connection, part: PartRows, tmp_path: Path) -> None:
     priced, other = plan(REQUESTS["mrf"], SCHEMA), stored_part(tmp_path, n_rows=300)
     both = replace(part, row_files=(*part.row_files, *other.row_files))
-    counted = connection.rows(both, SCHEMA, priced, keep_unlabelled=False).code_counts(0)
+    counted = connection.rows(both, codes_of(priced), keep_unlabelled=False).code_counts(0)
     np.testing.assert_array_equal(counted, here(both, priced).code_counts(0))
     assert counted.sum() > here(part, priced).code_counts(0).sum()
 
@@ -272,7 +272,7 @@ def test_a_question_that_one_worker_cannot_answer_fails_the_job(
 ) -> None:
     """The sum of the others would leave rows out."""
     priced = plan(REQUESTS["mrf"], SCHEMA)
-    rows = connection.rows(part, SCHEMA, priced, keep_unlabelled=False)
+    rows = connection.rows(part, codes_of(priced), keep_unlabelled=False)
     for shards in workers.memories.of.values():
         for states in shards.values():
             states._states.clear()
@@ -283,7 +283,7 @@ def test_a_question_that_one_worker_cannot_answer_fails_the_job(
 
 
 def test_an_answer_that_is_late_fails_the_job_and_says_no_more(connection: Connection, part: PartRows) -> None:
-    rows = connection.rows(part, SCHEMA, plan(REQUESTS["mrf"], SCHEMA), keep_unlabelled=False)
+    rows = connection.rows(part, codes_of(plan(REQUESTS["mrf"], SCHEMA)), keep_unlabelled=False)
     fleet_of(rows)._deadline_s = 0
     with pytest.raises(ClusterFailed) as caught:
         rows.code_counts(0)
@@ -315,7 +315,7 @@ def test_a_worker_that_dies_costs_a_recount_and_no_draw(
     priced, alone, together = plan(REQUESTS[name], SCHEMA), Counting(), Counting()
     expected = grow(priced, SCHEMA, here(part, priced), alone, on_tree_done=lambda: None)
     with workers_here(tmp_path, n_workers=2) as workers, workers.connected() as connection:
-        rows = connection.rows(part, SCHEMA, priced, keep_unlabelled=False)
+        rows = connection.rows(part, codes_of(priced), keep_unlabelled=False)
         lost = sorted(workers.memories.of)[0]
         before_question(monkeypatch, lambda number: workers.lose(lost) if number == 4 else None, is_divided=is_divided)
         forest = grow(priced, SCHEMA, rows, together, on_tree_done=lambda: None)
@@ -342,7 +342,7 @@ def test_a_job_that_ends_while_workers_read_leaves_no_rows_with_them(
     def ask(connection: Connection) -> None:
         nonlocal is_slow
         with suppress(ClusterFailed):
-            rows = connection.rows(part, SCHEMA, priced, keep_unlabelled=False)
+            rows = connection.rows(part, codes_of(priced), keep_unlabelled=False)
             for shards in workers.memories.of.values():
                 shards.clear()
             is_slow = True

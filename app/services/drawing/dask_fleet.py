@@ -1,6 +1,6 @@
 """Sends queries about the PRIVATE rows of a job to the workers of a Dask cluster. Runs in the job's child process.
 
-Each shard is a future whose worker read the shard and keeps its rows (:mod:`app.services.releases.shard_tasks`). A
+Each shard is a future whose worker read the shard and keeps its rows (:mod:`app.services.drawing.shard_tasks`). A
 question is one task for each worker that has shards, so that one table of sums comes from each. The worker of a task
 is a preference: if a worker is lost, Dask runs its tasks on another worker, which reads the shards from storage. This
 process reads no rows, so it needs neither their files nor the address of a store.
@@ -25,15 +25,12 @@ from numpy.typing import NDArray
 from app.core.dask_cluster import CONFIG, DaskCluster
 from app.core.errors import GrovekeeperError
 from app.forests import remote
-from app.forests.contract.plan import Plan
-from app.forests.data.coded_rows import sum_of
-from app.forests.data.schema import Schema
+from app.forests.data.coded_rows import CodeRequest, sum_of
 from app.forests.remote import CodedDistributedRows
 from app.privacy.partitions import Partitions
-from app.releases.forest.draw import code_request
+from app.services.drawing import shard_tasks
+from app.services.drawing.shard_tasks import Order
 from app.services.jobs.task import PartRows
-from app.services.releases import shard_tasks
-from app.services.releases.shard_tasks import Order
 
 _log = logging.getLogger(__name__)
 
@@ -104,10 +101,8 @@ class Connection:
                 with suppress(Exception):  # a forest that has grown is not lost with the scheduler
                     client.close()
 
-    def rows(self, part: PartRows, schema: Schema, plan: Plan, *, keep_unlabelled: bool) -> CodedDistributedRows:
+    def rows(self, part: PartRows, codes: CodeRequest, *, keep_unlabelled: bool) -> CodedDistributedRows:
         """The PRIVATE rows of a part of the job, read by the workers of the cluster; the charge is committed."""
-        codes = code_request(plan, schema)
-        assert codes is not None
         partitions = Partitions.from_json(part.partitions)
         rows = shard_tasks.rows_of(part.data_key, partitions, part.scope, codes, keep_unlabelled=keep_unlabelled)
         return CodedDistributedRows(DaskFleet(self, rows, [str(file) for file in part.row_files]))
@@ -124,7 +119,7 @@ class DaskFleet:
 
         Args:
             rows: what is read of every shard, with the data key.
-            files: all files in the scope, by path or name; see :class:`app.services.releases.shard_tasks.Order`.
+            files: all files in the scope, by path or name; see :class:`app.services.drawing.shard_tasks.Order`.
 
         Raises:
             ClusterFailed: not every shard was read before the deadline.

@@ -19,12 +19,13 @@ from app.privacy.scope import Scope
 from app.releases import contract
 from app.releases.evaluation.price import plan_tables
 from app.releases.evaluation.read import Evaluation
+from app.releases.forest import draw as forest_draw
 from app.releases.forest import price as forest_price
 from app.releases.forest.price import PlanRequest
 from app.releases.profile import price as profile_price
 from app.releases.profile.read import Profile
+from app.services.drawing import perform as service
 from app.services.jobs.task import JobTask, PartRows, input_path
-from app.services.releases import release as service
 from tests.privacy.noiseless import Noiseless
 from tests.support.stored_part import stored_part
 from tests.support.uploads import SCHEMA, stored_table
@@ -41,18 +42,19 @@ def reads(monkeypatch: pytest.MonkeyPatch, algorithm: str, *parts: PartRows) -> 
         private_rows, "read", lambda files, selection, **codes: seen.append({"files": files, **codes, **selection})
     )
     monkeypatch.setattr(service, "Selection", lambda _schema, _cut, scope, **asked: {"scope": scope, **asked})
-    monkeypatch.setattr(forest_price, "read_plan", lambda _plan: SimpleNamespace(algorithm=algorithm))
+    plan = SimpleNamespace(algorithm=algorithm, unlabelled=parts[1:] or None)
+    monkeypatch.setattr(forest_draw, "read_plan", lambda _plan: plan)
     monkeypatch.setattr(Schema, "from_json", lambda _schema: SimpleNamespace(to_json=dict))
-    monkeypatch.setattr(service, "code_request", lambda _plan, _schema: "codes")
-    monkeypatch.setattr(service, "grow", lambda *_rows, **_more: None)
-    monkeypatch.setattr(service.released_forest, "dumps", lambda _forest, metadata: json.dumps(metadata).encode())
-    monkeypatch.setattr(service.released_forest, "only_answer_in_words", lambda _forest, _schema, rows: f"of {rows}")
+    monkeypatch.setattr(forest_draw, "code_request", lambda _plan, _schema: "codes")
+    monkeypatch.setattr(forest_draw, "grow", lambda *_rows, **_more: None)
+    monkeypatch.setattr(forest_draw, "dumps", lambda _forest, metadata: json.dumps(metadata).encode())
+    monkeypatch.setattr(forest_draw, "only_answer_in_words", lambda _forest, _schema, rows: f"of {rows}")
     monkeypatch.setattr(JobTask, "write_output", lambda _task, artifact: seen.append(json.loads(artifact)))
     task = JobTask(
         kind="train", job_id="jb_1", folder=Path("folder"), work={"plan": {}}, n_trees=1, parts=parts,
         metadata={"name": "a", "expected_rows": 7},
     )  # fmt: skip
-    service.grow_forest(task, on_tree_done=lambda: None)
+    service.perform(task, on_tree_done=lambda: None)
     return seen
 
 

@@ -20,11 +20,11 @@ from app.forests import remote
 from app.forests.remote import ShardStates
 from app.releases.forest.draw import grow
 from app.releases.forest.price import plan
-from app.services.releases import dask_fleet, shard_tasks
-from app.services.releases.dask_fleet import ClusterFailed, Connection, DaskFleet
+from app.services.drawing import dask_fleet, shard_tasks
+from app.services.drawing.dask_fleet import ClusterFailed, Connection, DaskFleet
 from app.worker.dask_process import QuietScheduler, RowsKept
 from tests.privacy.noiseless import REQUESTS, Noiseless
-from tests.support.stored_part import in_store, local_rows, stored_part
+from tests.support.stored_part import codes_of, in_store, local_rows, stored_part
 from tests.support.uploads import SCHEMA
 from tests.support.workers_here import WorkerHere
 
@@ -54,7 +54,7 @@ def test_a_forest_on_workers_is_the_forest_of_one_process(name: str, connection:
     priced, part = plan(REQUESTS[name], SCHEMA), stored_part(tmp_path)
     expected = grow(priced, SCHEMA, local_rows(part, priced), Noiseless(), on_tree_done=lambda: None)
 
-    rows = connection.rows(part, SCHEMA, priced, keep_unlabelled=False)
+    rows = connection.rows(part, codes_of(priced), keep_unlabelled=False)
     assert len(shard_tasks._HERE.shards) == 3
     forest = grow(priced, SCHEMA, rows, Noiseless(), on_tree_done=lambda: None)
 
@@ -71,7 +71,7 @@ def test_workers_read_a_store_by_range_and_keep_no_copy(
     part = in_store(part, ObjectStore(f"file://{tmp_path / 'bucket'}", tmp_path / "writer"))
     monkeypatch.setattr(shard_tasks._HERE, "store", ObjectStore(f"file://{tmp_path / 'bucket'}", tmp_path / "reader"))
 
-    rows = connection.rows(part, SCHEMA, priced, keep_unlabelled=False)
+    rows = connection.rows(part, codes_of(priced), keep_unlabelled=False)
     assert len(shard_tasks._HERE.shards) == 3
     forest = grow(priced, SCHEMA, rows, Noiseless(), on_tree_done=lambda: None)
 
@@ -83,11 +83,11 @@ def test_workers_read_a_store_by_range_and_keep_no_copy(
 def test_a_name_without_a_store_fails(connection: Connection, tmp_path: Path) -> None:
     part = replace(stored_part(tmp_path), row_files=(Path("rows/ds_1/ep_1.parquet"),))
     with pytest.raises(ClusterFailed):
-        connection.rows(part, SCHEMA, plan(REQUESTS["mrf"], SCHEMA), keep_unlabelled=False)
+        connection.rows(part, codes_of(plan(REQUESTS["mrf"], SCHEMA)), keep_unlabelled=False)
 
 
 def test_workers_drop_the_rows_when_the_connection_ends(connection: Connection, tmp_path: Path) -> None:
-    rows = connection.rows(stored_part(tmp_path), SCHEMA, plan(REQUESTS["mrf"], SCHEMA), keep_unlabelled=False)
+    rows = connection.rows(stored_part(tmp_path), codes_of(plan(REQUESTS["mrf"], SCHEMA)), keep_unlabelled=False)
     fleet = rows._parts.fleet
     assert isinstance(fleet, DaskFleet)
     assert shard_tasks._HERE.shards.keys() == fleet._receipts.keys()
@@ -119,7 +119,7 @@ def test_a_task_that_fails_says_and_logs_nothing(
     monkeypatch.setattr(owner, name, unreadable)
     part = stored_part(tmp_path)
     with pytest.raises(ClusterFailed) as caught:
-        connection.rows(part, SCHEMA, plan(REQUESTS["mrf"], SCHEMA), keep_unlabelled=False).code_counts(0)
+        connection.rows(part, codes_of(plan(REQUESTS["mrf"], SCHEMA)), keep_unlabelled=False).code_counts(0)
     assert "Ann" not in caplog.text + str(caught.value)
     assert part.data_key.secret.hex() not in caplog.text
     assert "Compute Failed" not in caplog.text, "Dask's line with the arguments of a task that raised"

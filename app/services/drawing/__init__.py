@@ -1,0 +1,1 @@
+"""Releases the outputs of charged jobs, in child processes and on clusters."""

@@ -1,0 +1,98 @@
+"""Draws the release of a charged job in the child process: reads its rows, and writes the output."""
+
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, Protocol
+
+from app.datasets import private_rows
+from app.datasets.private_rows import Selection
+from app.forests.data.coded_rows import CodeRequest, TrainingRows
+from app.forests.data.sanitiser import SanitisedRows
+from app.forests.data.schema import Schema
+from app.forests.noise.randomness import Randomness, SystemRandomness
+from app.privacy.partitions import Partitions
+from app.releases.drawing import Draw
+from app.releases.evaluation import draw as evaluation
+from app.releases.forest import draw as forest
+from app.releases.names import EVALUATION, MODEL, PROFILE
+from app.releases.profile import draw as profile
+from app.services.jobs.task import JobTask, PartRows, input_path
+
+DRAW: Mapping[str, Draw] = MappingProxyType({MODEL: forest.draw, PROFILE: profile.draw, EVALUATION: evaluation.draw})
+"""What draws each kind of release."""
+
+
+def perform(task: JobTask, *, on_tree_done: Callable[[], None]) -> None:
+    """Draws the release of a job once, and writes it to the task's folder.
+
+    Raises:
+        KeyError: the task names no kind of release.
+    """
+    draw = DRAW[task.kind]
+    with ExitStack() as stack:
+        released = draw(ChargedJob(task, SystemRandomness(), on_tree_done, _reader(task, stack)))
+    task.write_output(released)
+
+
+class ReadCodes(Protocol):
+    """Reading the rows of a part of a job as codes."""
+
+    def __call__(self, part: PartRows, codes: CodeRequest, *, keep_unlabelled: bool) -> TrainingRows:
+        """The PRIVATE rows; ``keep_unlabelled``: also those whose label is missing or unknown."""
+
+
+def _reader(task: JobTask, stack: ExitStack) -> ReadCodes:
+    """How codes are read: in this process, or by the workers of a Dask cluster while ``stack`` is open."""
+    if task.cluster is None:
+        return _read_codes
+    from app.services.drawing import dask_fleet  # the extra, which jobs in this process do not need
+
+    return stack.enter_context(dask_fleet.Connection.to(task.cluster, task.job_id)).rows
+
+
+def _read_codes(part: PartRows, codes: CodeRequest, *, keep_unlabelled: bool) -> TrainingRows:
+    return private_rows.read(part.files, _selection(part, keep_unlabelled=keep_unlabelled), codes=codes)
+
+
+def _selection(part: PartRows, *, keep_unlabelled: bool) -> Selection:
+    schema, partitions = Schema.from_json(part.schema), Partitions.from_json(part.partitions)
+    return Selection(schema, partitions, part.scope, keep_unlabelled=keep_unlabelled)
+
+
+@dataclass(frozen=True)
+class ChargedJob:
+    """Implements :class:`app.releases.drawing.Drawing`."""
+
+    task: JobTask
+    randomness: Randomness
+    on_tree_done: Callable[[], None]
+    read_codes: ReadCodes
+
+    @property
+    def work(self) -> Mapping[str, Any]:
+        """The instructions, with the ``plan`` that the charge pays for."""
+        return self.task.work
+
+    @property
+    def metadata(self) -> Mapping[str, Any]:
+        """Public facts that the release carries beside its numbers."""
+        return self.task.metadata
+
+    def schema(self, part: int = 0) -> Schema:
+        """The public declaration of the dataset of a part."""
+        return Schema.from_json(self.task.parts[part].schema)
+
+    def values(self, part: int = 0, *, keep_unlabelled: bool = False) -> SanitisedRows:
+        """See :class:`Drawing`."""
+        rows = self.task.parts[part]
+        return private_rows.read(rows.files, _selection(rows, keep_unlabelled=keep_unlabelled))
+
+    def codes(self, request: CodeRequest, part: int = 0, *, keep_unlabelled: bool = False) -> TrainingRows:
+        """See :class:`Drawing`."""
+        return self.read_codes(self.task.parts[part], request, keep_unlabelled=keep_unlabelled)
+
+    def model(self, digest: str) -> bytes:
+        """The artifact of a released model that the job names."""
+        return input_path(self.task.folder, digest).read_bytes()

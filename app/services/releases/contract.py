@@ -1,0 +1,225 @@
+"""Defines what a kind of release adds to the service: what its requests name, its plan, and the facts of its jobs.
+
+Mathematics is in :mod:`app.releases`. All kinds share the way of a request (:mod:`.requests`), the queue, the charge,
+the child process, and the end of a job (:mod:`.outputs`).
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
+
+from sqlalchemy.orm import Session
+
+from app.access import grants
+from app.access.grants import TRAIN, Principal
+from app.core.errors import GrovekeeperError
+from app.datasets import catalog
+from app.forests.data.schema import Schema
+from app.jobs.tables import JobPart, JobRow
+from app.privacy import accountants, events, receipts
+from app.privacy.calibration import Terms
+from app.privacy.guarantees import Output as OutputOfGuarantee
+from app.registry import releases
+from app.registry.tables import ReleaseRow
+from app.releases.names import in_words
+from app.services.guarantees import of_charged
+from app.services.installation import Installation
+from app.services.jobs.task import JobTask
+from app.services.spending.asked import AskedDataset, PricedPart
+from app.services.spending.quotes import PartQuote
+from app.wire import base
+from app.wire.spending import SpendIn
+
+Quote = TypeVar("Quote", bound=base.Answer)
+"""The answer to a request for a quote."""
+
+
+class OutputInvalid(GrovekeeperError):
+    """The bytes that the child wrote are not an output of the job's kind."""
+
+    sentence = "the job's output is not of its form"
+
+
+@dataclass(frozen=True)
+class Earlier:
+    """An earlier release that a request names, and the parts of the job that released it."""
+
+    row: ReleaseRow
+    parts: Sequence[JobPart] = ()
+
+
+@dataclass(frozen=True)
+class Named:
+    """What a request names: datasets by id or name, in the order of the job's parts, and earlier releases."""
+
+    datasets: Sequence[str]
+    releases: Sequence[Earlier] = ()
+
+    @property
+    def ids(self) -> list[str]:
+        """The ids of the earlier releases."""
+        return [earlier.row.id for earlier in self.releases]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Planned(ABC, Generic[Quote]):
+    """A planned and priced request, from public facts alone.
+
+    Attributes:
+        parts: the rows that are read, with their prices.
+        work: the child's instructions besides rows and schemas, in JSON form.
+        algorithm: of a training.
+        n_trees: trees to grow, the unit of progress; 0 where no tree grows.
+    """
+
+    parts: Sequence[PricedPart]
+    work: Mapping[str, Any]
+    algorithm: str | None = None
+    n_trees: int = 0
+
+    @abstractmethod
+    def quoted(self, quotes: Sequence[PartQuote]) -> Quote:
+        """The quote, from those of the parts."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReleaseRequest(ABC, Generic[Quote]):
+    """A request for a release, or for its quote.
+
+    Attributes:
+        kind: of the release.
+        body: what the client sent.
+    """
+
+    kind: ClassVar[str]
+    body: SpendIn
+
+    @property
+    def name(self) -> str | None:
+        """The client's name for the release; a request for a quote alone has none."""
+        return getattr(self.body, "name", None)
+
+    @property
+    def purpose(self) -> str | None:
+        """The reason that the submitter states, which every entry of the job repeats."""
+        return getattr(self.body, "purpose", None)
+
+    @abstractmethod
+    def find(self, session: Session, principal: Principal) -> Named:
+        """What the request names; checks that the caller may use the earlier releases."""
+
+    @abstractmethod
+    def plan(self, installation: Installation, named: Named, sources: Sequence[AskedDataset]) -> Planned[Quote]:
+        """Plans and prices. Reads artifacts, which do not change, and no database."""
+
+    def route(self, sources: Sequence[AskedDataset]) -> str | None:
+        """The route of the idempotency key where the path may have a name in place of an id; ``None``: the path."""
+        return None
+
+
+class StoredPlan(NamedTuple):
+    """What the row of a job says of its plan, and what the plan follows from.
+
+    Attributes:
+        schema: of the first part's dataset.
+        terms: on which each part is paid.
+    """
+
+    kind: str
+    algorithm: str | None
+    work: dict[str, Any]
+    schema: Schema
+    terms: Sequence[Terms]
+
+
+class ReleaseKind(ABC):
+    """The jobs of one kind, from what their rows store.
+
+    Attributes:
+        prefix: of the ids of the releases.
+    """
+
+    prefix: str
+
+    @abstractmethod
+    def is_planned(self, stored: StoredPlan) -> bool:
+        """Whether a stored plan is what planning makes of its parameters. Raises an error of any kind where the work is
+        not of its form.
+        """
+
+    def inputs(self, work: Mapping[str, Any]) -> Mapping[str, str]:
+        """The models that the child reads: digests by id. They are copied to the job's folder before the charge."""
+        return {}
+
+    def planned_bytes(self, work: Mapping[str, Any], schema: Schema) -> int:
+        """The public size of the file that a job stores. Bodies are small and go to the database."""
+        return 0
+
+    def counts_codes(self, algorithm: str | None) -> bool:
+        """Whether the workers of a Dask cluster may read the rows: where a release needs no more than sums of codes."""
+        return False
+
+    @abstractmethod
+    def public_facts(self, session: Session, row: JobRow) -> dict[str, Any]:
+        """The public facts that the release carries beside its numbers: price, guarantee, receipt."""
+
+    @abstractmethod
+    def body(self, task: JobTask, data: bytes) -> dict[str, Any] | None:
+        """Checks the child's output, and makes the body that is stored of it; ``None`` if the file itself is stored.
+
+        Raises:
+            OutputInvalid: the bytes are not a release of this kind.
+        """
+
+
+def visible(session: Session, principal: Principal, kind: str, release_id: str) -> ReleaseRow:
+    """Finds a release of a kind for a caller who may train on its dataset."""
+    row = releases.find(session, kind, release_id)
+    grants.require(session, principal, row.dataset_id, TRAIN, kind=in_words(kind))
+    return row
+
+
+def facts_of_job(session: Session, row: JobRow, *, output: OutputOfGuarantee) -> dict[str, Any]:
+    """The facts of a job that is being charged, with the facts of its first part.
+
+    Args:
+        session: the session of the charging transaction; the guarantee follows from the caps in it.
+    """
+    return {"job_id": row.id, "name": row.name, **facts_of_part(session, row, 0, output=output)}
+
+
+def facts_of_part(session: Session, row: JobRow, position: int, *, output: OutputOfGuarantee) -> dict[str, Any]:
+    """The facts of one part of a job, on the account that pays for it."""
+    part, event = row.parts[position], events_of(row)[position]
+    dataset = catalog.find(session, part.dataset)
+    facts = {"dataset": dataset.id, "dataset_name": dataset.name, "price": part.price}
+    accountant = part.price["accountant"]
+    return {
+        **facts,
+        "guarantee": of_charged(session, dataset, amount=_charged(row, dataset.id), output=output),
+        "receipt": receipts.in_words(
+            events.from_json(event), accountant=accountant, adjacency=dataset.adjacency, max_rows=dataset.max_rows
+        ),
+        "ledger": {"dataset": dataset.id, "reservation_id": part.reservation_id, "job_id": row.id},
+    }
+
+
+def events_of(row: JobRow) -> list[Any]:
+    """The events of a job's plan, one per part, in JSON form."""
+    plan = row.task["work"]["plan"]
+    return [plan["event"], *([plan["unlabelled"]["event"]] if "unlabelled" in plan else [])]
+
+
+def _charged(row: JobRow, dataset_id: str) -> int:
+    """The steps that a job charges for one unit of a dataset: the largest price of its parts there.
+
+    The scopes of two parts of one dataset are disjoint, so a row is in one part at most (docs/proofs/sspe-1.md).
+    """
+    return max(steps_of(part.price) for part in row.parts if part.dataset == dataset_id)
+
+
+def steps_of(price: Mapping[str, Any]) -> int:
+    """The amount of a price in whole steps of its accountant's unit."""
+    return int(Fraction(price["amount"]) * 10 ** accountants.by_name(price["accountant"]).PLACES)

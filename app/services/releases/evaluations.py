@@ -1,0 +1,328 @@
+"""Plans and quotes evaluations of models and choices of the best model, checks the released ones, and shows them.
+
+What is shown is post-processing of released counts.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy.orm import Session
+
+from app.access import grants
+from app.access.grants import SEE_MODEL, TRAIN, Principal
+from app.core import json_text, stamps
+from app.core.errors import InvalidRequest
+from app.forests.bins import noisy_counts
+from app.forests.contract.algorithm import PublicFacts
+from app.forests.data.schema import Schema
+from app.jobs import queue
+from app.jobs.tables import JobRow
+from app.privacy.calibration import Terms
+from app.privacy.events import Adjacency
+from app.privacy.scope import Scope
+from app.registry import releases
+from app.registry.tables import ReleaseRow
+from app.releases.choice.price import plan_best
+from app.releases.contract import public_facts
+from app.releases.evaluation import metrics
+from app.releases.evaluation.price import (
+    ACCURACY,
+    AUROC,
+    BEST,
+    CONFUSION,
+    EvaluationInvalid,
+    EvaluationPlan,
+    plan_tables,
+)
+from app.releases.evaluation.read import Evaluation
+from app.releases.names import EVALUATION
+from app.releases.profile.read import Profile
+from app.services import guarantees
+from app.services.installation import Installation
+from app.services.jobs.task import JobTask
+from app.services.pagination import PageRequest, page_of
+from app.services.predict import addressed_model
+from app.services.releases.contract import (
+    Earlier,
+    Named,
+    OutputInvalid,
+    Planned,
+    ReleaseKind,
+    ReleaseRequest,
+    StoredPlan,
+    facts_of_job,
+    visible,
+)
+from app.services.spending.asked import AskedDataset, AskedPart, PricedPart, ask_part
+from app.services.spending.quotes import PartQuote
+from app.wire.spending import (
+    AccuracyOut,
+    AurocOut,
+    ConfusionOut,
+    EvaluationIn,
+    EvaluationList,
+    EvaluationOut,
+    EvaluationQuoteOut,
+    IntervalOut,
+    MajorityOut,
+    PriceOut,
+    SelectionIn,
+)
+
+_TRAINED_ON = (
+    "The scope covers rows that a model was trained on: it does better there than on rows that it has not seen. "
+    "Restrict the scope to cells that were held out of training."
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlannedEvaluation(Planned[EvaluationQuoteOut]):
+    """An evaluation with its plan.
+
+    Attributes:
+        models: their ids, in the order of the request.
+        plan: the releases.
+        warnings: sentences about rows that a model was trained on, and about models that answer one class.
+    """
+
+    models: list[str]
+    plan: EvaluationPlan
+    warnings: list[str]
+
+    def quoted(self, quotes: Sequence[PartQuote]) -> EvaluationQuoteOut:
+        """See :class:`Planned`."""
+        [quote] = quotes
+        warnings = [*quote.warnings, *self.warnings]
+        return EvaluationQuoteOut(
+            **quote.fields, models=self.models, releases=list(self.plan.releases), warnings=warnings
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class EvaluationRequest(ReleaseRequest[EvaluationQuoteOut]):
+    """A request to evaluate a model, or to choose the best of several, or for its quote.
+
+    Attributes:
+        models: ids or addresses.
+    """
+
+    kind = EVALUATION
+    models: Sequence[str]
+    body: EvaluationIn | SelectionIn
+
+    def find(self, session: Session, principal: Principal) -> Named:
+        """See :class:`ReleaseRequest`. The rows that are read are by default of the dataset of the first model."""
+        rows = [addressed_model(session, principal, address, SEE_MODEL) for address in self.models]
+        if len({row.id for row in rows}) < len(rows):
+            raise InvalidRequest.at("/models", "not-distinct")
+        models = [Earlier(row, queue.job(session, row.job_id).parts) for row in rows]
+        return Named([self.body.dataset or rows[0].dataset_id], models)
+
+    def plan(self, installation: Installation, named: Named, sources: Sequence[AskedDataset]) -> PlannedEvaluation:
+        """See :class:`ReleaseRequest`."""
+        [source], warnings = sources, []
+        for model in named.releases:  # one after another: an artifact stays in memory only if the cache keeps it
+            artifact = installation.cache.get(model.row.file)
+            if not artifact.schema.reads_like(source.dataset.schema):
+                raise InvalidRequest.at("/dataset", "other-declaration")
+            match artifact.metadata.get("only_answer"):
+                case {"text": text}:
+                    warnings.append(f"Model {model.row.id}: {text}")
+        asked = ask_part(source, self.body)
+        schema = source.dataset.schema
+        plan = _plan(self.body, _facts(asked.terms, schema))
+        if any(_was_trained_on(model, asked) for model in named.releases):
+            warnings.insert(0, _TRAINED_ON)
+        work = {
+            "plan": plan.to_json(),
+            "models": [{"id": model.row.id, "digest": model.row.file} for model in named.releases],
+            "classes": list(schema.label.classes),
+            "warnings": [*asked.warnings, *warnings],
+        }
+        parts = [PricedPart(asked, plan.event)]
+        return PlannedEvaluation(parts=parts, work=work, models=named.ids, plan=plan, warnings=warnings)
+
+
+def _facts(terms: Terms, schema: Schema) -> PublicFacts:
+    return public_facts(terms, None, schema, Adjacency.ADD_REMOVE_ONE)
+
+
+def _plan(body: EvaluationIn | SelectionIn, facts: PublicFacts) -> EvaluationPlan:
+    if isinstance(body, SelectionIn):
+        return plan_best(len(body.models), facts, winner_accuracy=body.winner_accuracy)
+    return plan_tables(body.metrics, facts, score_bins=body.score_bins)
+
+
+def _was_trained_on(model: Earlier, part: AskedPart) -> bool:
+    """Whether the scope shares a cell and an upload with rows that a model read; both scopes are public."""
+    epochs = set(part.dataset.uploads_in(part.scope, part.source.uploads))
+    return any(
+        trained.dataset == part.dataset.id
+        and not epochs.isdisjoint(trained.epochs)
+        and part.scope.overlaps(Scope(trained.scope))
+        for trained in model.parts
+    )
+
+
+class EvaluationKind(ReleaseKind):
+    """Jobs that count a model's answers or choose the best of several models."""
+
+    prefix = stamps.EVALUATION
+
+    def is_planned(self, stored: StoredPlan) -> bool:
+        """See :class:`ReleaseKind`."""
+        [paid], work = stored.terms, stored.work
+        plan, n_models = EvaluationPlan.from_json(work["plan"]), len(work["models"])
+        facts = _facts(paid, stored.schema)
+        if BEST in plan.releases:
+            planned = plan_best(n_models, facts, winner_accuracy=ACCURACY in plan.releases)
+        else:
+            planned = plan_tables(plan.releases, facts, score_bins=plan.score_bins)
+        is_whole = planned.n_models == n_models and tuple(work["classes"]) == stored.schema.label.classes
+        return is_whole and planned == plan
+
+    def inputs(self, work: Mapping[str, Any]) -> Mapping[str, str]:
+        """See :class:`ReleaseKind`: the models' artifacts."""
+        return {model["id"]: model["digest"] for model in work["models"]}
+
+    def public_facts(self, session: Session, row: JobRow) -> dict[str, Any]:
+        """The facts that are shown with the released numbers."""
+        work, [part] = row.task["work"], row.parts
+        return {
+            **facts_of_job(session, row, output="evaluation"),
+            "models": [model["id"] for model in work["models"]],
+            "classes": work["classes"],
+            "warnings": work["warnings"],
+            "scope": part.scope,
+            "epochs": part.epochs,
+        }
+
+    def body(self, task: JobTask, data: bytes) -> dict[str, Any]:
+        """See :class:`ReleaseKind`."""
+        try:
+            released = Evaluation.from_json(json.loads(data))
+        except (EvaluationInvalid, ValueError):
+            raise OutputInvalid from None
+        return {**task.metadata, "evaluation": released.to_json()}
+
+
+def show_evaluation(installation: Installation, principal: Principal, evaluation_id: str) -> EvaluationOut:
+    """Shows one evaluation."""
+    with installation.database.read() as session:
+        return _all_out(session, [visible(session, principal, EVALUATION, evaluation_id)])[0]
+
+
+def list_evaluations(
+    installation: Installation, principal: Principal, address: str, page: PageRequest
+) -> EvaluationList:
+    """Lists the evaluations of one model on datasets where the key may train, newest first."""
+    with installation.database.read() as session:
+        model = addressed_model(session, principal, address, SEE_MODEL)
+        visible = grants.datasets_with(session, principal, TRAIN)
+        shown, following = page_of(
+            page,
+            lambda limit: releases.page_of_evaluations(
+                session, model_id=model.id, dataset_ids=visible, before=page.cursor, limit=limit
+            ),
+            lambda row: row.id,
+            lambda row: json_text.n_bytes(row.facts),
+        )
+        return EvaluationList(evaluations=_all_out(session, shown), next=following)
+
+
+def _all_out(session: Session, rows: Sequence[ReleaseRow]) -> list[EvaluationOut]:
+    outputs = [(row.dataset_id, row.facts) for row in rows]
+    texts = guarantees.today_of_each(session, outputs)
+    released = releases.last_profiles(session, {row.dataset_id for row in rows})
+    return [
+        _evaluation_out(row, guarantee, majority=_majority(row, released.get(row.dataset_id, ())))
+        for row, guarantee in zip(rows, texts, strict=True)
+    ]
+
+
+def _majority(row: ReleaseRow, released: Sequence[ReleaseRow]) -> MajorityOut | None:
+    """The share of the largest class, as far as released numbers tell it.
+
+    Args:
+        row: of the evaluation.
+        released: the last profiles of the evaluation's dataset, newest first.
+    """
+    evaluation, facts = Evaluation.from_json(row.facts["evaluation"]), row.facts
+    source, counts = "confusion", []
+    if CONFUSION in evaluation.tables:
+        counts = evaluation.in_rows(CONFUSION).reshape(len(facts["classes"]), -1).sum(axis=1).tolist()
+    else:
+        of_rows = (profile for profile in released if _rows_of(profile.facts) == _rows_of(facts))
+        if (profile := next(of_rows, None)) is not None:
+            read = Profile.from_json(profile.facts["profile"], Schema.from_json(profile.facts["schema"]))
+            source, counts = profile.id, list(read.counts_in_rows)
+    largest = metrics.majority(counts) if counts else None
+    if largest is None:
+        return None
+    return MajorityOut(label=facts["classes"][largest[0]], share=largest[1], source=source)
+
+
+def _rows_of(facts: Mapping[str, Any]) -> tuple[Any, Any]:
+    """The cells and uploads that a release read."""
+    return facts["scope"], facts["epochs"]
+
+
+def _evaluation_out(row: ReleaseRow, guarantee: dict[str, Any], *, majority: MajorityOut | None) -> EvaluationOut:
+    evaluation, facts = Evaluation.from_json(row.facts["evaluation"]), row.facts
+    return EvaluationOut(
+        id=row.id,
+        name=row.name,
+        models=facts["models"],
+        best=None if evaluation.best is None else facts["models"][evaluation.best],
+        dataset=row.dataset_id,
+        dataset_name=row.dataset_name,
+        job_id=row.job_id,
+        scope=facts["scope"],
+        epochs=facts["epochs"],
+        releases=list(evaluation.plan.releases),
+        accuracy=_accuracy_out(evaluation),
+        majority=majority,
+        confusion=_confusion(evaluation, facts["classes"]),
+        auroc=_auroc(evaluation),
+        guarantee=guarantee,
+        receipt=facts["receipt"],
+        event=evaluation.plan.event.to_json(),
+        ledger=facts["ledger"],
+        price=PriceOut.model_validate(facts["price"]),
+        warnings=facts["warnings"],
+        created_at=stamps.to_text(row.created_at),
+    )
+
+
+def _accuracy_out(evaluation: Evaluation) -> AccuracyOut | None:
+    accuracy = metrics.accuracy(evaluation)
+    if accuracy is None:
+        return None
+    return AccuracyOut(
+        estimate=accuracy.estimate,
+        interval=IntervalOut(low=accuracy.low, high=accuracy.high),
+        population_interval=IntervalOut(low=accuracy.population_low, high=accuracy.population_high),
+    )
+
+
+def _confusion(evaluation: Evaluation, classes: list[str]) -> ConfusionOut | None:
+    if CONFUSION not in evaluation.tables:
+        return None
+    counts = evaluation.in_rows(CONFUSION).reshape(len(classes), len(classes)).tolist()
+    return ConfusionOut(
+        classes=classes, counts=counts, noise_sd=noisy_counts.noise_sd(evaluation.plan.event_of(CONFUSION))
+    )
+
+
+def _auroc(evaluation: Evaluation) -> AurocOut | None:
+    auroc = metrics.auroc(evaluation)
+    if auroc is None:
+        return None
+    return AurocOut(
+        estimate=auroc.estimate,
+        noise_sd=auroc.noise_sd,
+        histogram=evaluation.in_rows(AUROC).reshape(2, -1).tolist(),
+        histogram_noise_sd=noisy_counts.noise_sd(evaluation.plan.event_of(AUROC)),
+    )

@@ -1,0 +1,27 @@
+"""Lists every kind of release."""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from app.forests import catalogue
+from app.releases.names import EVALUATION, MODEL, PROFILE
+from app.services.releases.contract import ReleaseKind
+from app.services.releases.evaluations import EvaluationKind
+from app.services.releases.profiles import ProfileKind
+from app.services.releases.training import TrainKind
+
+KINDS: Mapping[str, ReleaseKind] = MappingProxyType(
+    {MODEL: TrainKind(), PROFILE: ProfileKind(), EVALUATION: EvaluationKind()}
+)
+"""Every kind by the name that the rows of its jobs and releases store. How each is drawn: ``DRAW`` in
+:mod:`app.services.drawing.perform`."""
+
+
+def kind_of(name: str) -> ReleaseKind:
+    """A kind. Jobs of unknown kinds are not claimed."""
+    return KINDS[name]
+
+
+def known_work() -> frozenset[str]:
+    """The names of the kinds and algorithms whose jobs this version can run; a newer version may queue others."""
+    return frozenset((*KINDS, *catalogue.BY_SLUG))

@@ -1,0 +1,74 @@
+"""Quotes and accepts requests for releases of every kind."""
+
+from typing import Any
+
+from app.access.grants import TRAIN, Principal
+from app.access.idempotency import Answer, IdempotentRequest
+from app.core.errors import GrovekeeperError, Unavailable
+from app.services.installation import Installation
+from app.services.releases.contract import Named, Planned, Quote, ReleaseRequest
+from app.services.spending.asked import read_asked
+from app.services.spending.quotes import quote_parts
+from app.services.spending.spend import Job, spending
+
+
+def quote(installation: Installation, caller: Principal, asked: ReleaseRequest[Quote]) -> Quote:
+    """Quotes a request: its plan, its price on each account, and whether the accounts would admit it now.
+
+    Reads no rows and costs nothing.
+    """
+    with installation.database.read() as session:
+        named = asked.find(session, caller)
+        principal, sources = read_asked(installation, session, caller, named.datasets, TRAIN)
+        for source in sources:
+            source.dataset.living()
+        planned = asked.plan(installation, named, sources)
+        return planned.quoted(quote_parts(session, principal, planned.parts))
+
+
+def submit(
+    installation: Installation, caller: Principal, asked: ReleaseRequest[Any], *, request: IdempotentRequest
+) -> Answer:
+    """Accepts a job or refuses it: a refused request stores neither job nor reservation."""
+    named, planned = _planned_before(installation, caller, asked)
+    with spending(installation, caller, request) as opened:
+        if named is None:
+            assert isinstance(planned, GrovekeeperError), "what is planned names its datasets"
+            return opened.answered_before(planned)
+        authorized = opened.authorize(named.datasets)
+        locked = authorized.lock(route=asked.route(authorized.sources))
+        if isinstance(locked, Answer):
+            return locked
+        if isinstance(planned, GrovekeeperError):
+            raise planned
+        if asked.find(locked.session, authorized.principal).ids != named.ids:
+            raise Unavailable("an alias moved while the job was planned; nothing was charged")
+        parts = locked.confirmed(planned.parts)
+        job = Job(
+            kind=asked.kind,
+            dataset=parts[0].asked.dataset,
+            parts=parts,
+            work=dict(planned.work),
+            name=asked.name,
+            purpose=asked.purpose,
+            algorithm=planned.algorithm,
+            n_trees=planned.n_trees,
+        )
+        return locked.accept(job)
+
+
+def _planned_before(
+    installation: Installation, caller: Principal, asked: ReleaseRequest[Any]
+) -> tuple[Named | None, Planned[Any] | GrovekeeperError]:
+    """Plans before the transaction, or finds why there is no plan; see :meth:`Locked.confirmed`.
+
+    The transaction must not wait for the files of models either.
+    """
+    named = None
+    try:
+        with installation.database.read() as session:
+            named = asked.find(session, caller)
+            _, sources = read_asked(installation, session, caller, named.datasets, TRAIN)
+        return named, asked.plan(installation, named, sources)
+    except GrovekeeperError as error:
+        return named, error
