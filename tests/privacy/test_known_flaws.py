@@ -18,12 +18,12 @@ from app.forests.algorithms.literature.price import AveragedTrees
 from app.forests.contract.plan import Plan
 from app.forests.data.sanitiser import SanitisedRows
 from app.forests.data.schema import Schema
-from app.forests.forest_release import TreesOnCodes
 from app.forests.trees import tree_growth, tree_histograms, tree_price
 from app.forests.trees.tree_growth import GrowTree, Tree
 from app.forests.trees.tree_histograms import LocalHistograms
 from app.privacy.events import EventCostsMore
 from app.releases.forest import draw as growth
+from app.releases.forest.draw import TreesOnCodes
 from tests.privacy.enumeration import TOLERANCE, EnumeratingRandomness, loss
 from tests.privacy.universe import (
     RECORDS,

@@ -18,8 +18,8 @@ from app.forests.trees import tree_growth, tree_histograms, tree_parameters
 from app.forests.trees.tree_growth import random_structure
 from app.forests.trees.tree_histograms import Assignment, LocalHistograms
 from app.privacy.calibration import Terms
-from app.releases.forest.draw import grow
 from app.releases.forest import draw as forest_draw
+from app.releases.forest.draw import grow
 from app.releases.forest.price import PlanRequest, plan
 from tests.support import walks
 from tests.support.schemas import schema_of
