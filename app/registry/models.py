@@ -42,11 +42,6 @@ ALL_MODELS = ModelFilter()
 _IS_MODEL = ReleaseRow.kind == MODEL
 
 
-def find(session: Session, model_id: str) -> ReleaseRow:
-    """Finds a model by its id."""
-    return releases.find(session, MODEL, model_id)
-
-
 def names(session: Session, model_ids: Sequence[str]) -> dict[str, str]:
     """The names of several models, by id; models that were deleted or have no name are left out."""
     query = select(ReleaseRow.id, ReleaseRow.name).where(_IS_MODEL)

@@ -1,12 +1,11 @@
 """Names the kinds of releases, as the rows of jobs and releases store them."""
 
+from types import MappingProxyType
 from typing import Final
 
 MODEL: Final = "train"
 PROFILE: Final = "profile"
 EVALUATION: Final = "evaluation"
 
-
-def in_words(kind: str) -> str:
-    """What people call a release: a model, where the kind has the name of its job."""
-    return "model" if kind == MODEL else kind
+IN_WORDS: Final = MappingProxyType({MODEL: "model", PROFILE: "profile", EVALUATION: "evaluation"})
+"""What people call each kind of release: a model, where the kind has the name of its job."""

@@ -25,9 +25,10 @@ from app.core.logging import Tally
 from app.forests.contract.plan import Forest
 from app.forests.data.sanitiser import SanitisedColumns, max_rows, sanitise_prediction_columns
 from app.forests.data.schema import Schema
-from app.registry import models
+from app.registry import models, releases
 from app.registry.tables import ReleaseRow
 from app.releases.forest import read as forests
+from app.releases.names import MODEL
 from app.services.installation import Installation
 
 
@@ -289,7 +290,7 @@ def addressed_model(session: Session, principal: Principal, address: str, roles:
     """
     parts = models.split_address(address)
     if parts is None:
-        row = models.find(session, address)
+        row = releases.find(session, MODEL, address)
         grants.require(session, principal, row.dataset_id, roles, kind="model")
         return row
     for dataset_id in models.datasets_at(session, *parts):
@@ -297,7 +298,7 @@ def addressed_model(session: Session, principal: Principal, address: str, roles:
         role = grants.granted(session, principal, dataset_id)
         if principal.acts_as(role) and move is not None and move.model_id is not None:
             grants.check(principal, role, roles, kind="model")
-            return models.find(session, move.model_id)
+            return releases.find(session, MODEL, move.model_id)
     raise NotFound("model")
 
 

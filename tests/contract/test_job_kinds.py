@@ -18,7 +18,7 @@ from app.datasets import private_rows
 from app.forests import catalogue
 from app.jobs import queue
 from app.jobs.tables import JobRow
-from app.registry import models as registered
+from app.registry import releases
 from app.registry.tables import ReleaseRow
 from app.releases.forest import read as forests
 from app.services import models, predict
@@ -71,7 +71,7 @@ def test_models_that_nobody_asks_are_loaded_up_to_a_limit(scene: Scene, monkeypa
 def test_what_a_prediction_keeps_counts_as_memory_of_its_model(scene: Scene) -> None:
     cache, model_id = scene.installation.cache, model(scene, "a")
     with scene.installation.database.read() as session:
-        artifact = cache.get(registered.find(session, model_id).digest)
+        artifact = cache.get(releases.find(session, "train", model_id).digest)
     sizes = [cache.size_bytes]
     for read_out in forests.read_outs(artifact.forest)[:2]:
         body = json.dumps({"columns": {"age": [3]}, "read_out": read_out}).encode()
@@ -85,7 +85,7 @@ def test_the_newest_model_is_prepared_before_a_request_needs_it(scene: Scene) ->
     model_id = model(scene, "a")
     predict.prepare_newest(scene.installation)
     with scene.installation.database.read() as session:
-        artifact = scene.installation.cache.loaded(registered.find(session, model_id).digest)
+        artifact = scene.installation.cache.loaded(releases.find(session, "train", model_id).digest)
     assert artifact is not None
     assert forests.is_prepared(artifact.forest, artifact.schema)
 

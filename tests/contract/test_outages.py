@@ -18,7 +18,7 @@ from app.core.files import UNFINISHED, StoreUnreachable
 from app.core.processes import Stop
 from app.db.database import Database
 from app.jobs import queue
-from app.registry import models
+from app.registry import models, releases
 from app.registry.tables import ReleaseRow
 from app.services.execution import charge, finished, lease, run_job, sweep
 from app.services.execution.lease import Lease
@@ -317,7 +317,7 @@ def test_the_artifact_of_a_noted_output_stays_however_old_it_is(
     sweep.tidy_artifacts(scene.installation)
     assert _long_ago(scene, job_id) == 1
     with scene.installation.database.read() as session:
-        found = models.find(session, str(scene.job(job_id).release_id))
+        found = releases.find(session, "train", str(scene.job(job_id).release_id))
     assert scene.installation.cache.get(found.digest).metadata["job_id"] == job_id
 
 

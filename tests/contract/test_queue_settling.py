@@ -18,7 +18,7 @@ from app.core.processes import Stop
 from app.db.database import Database
 from app.jobs import queue
 from app.ledger import reservations as ledger
-from app.registry import models
+from app.registry import models, releases
 from app.services.datasets.erase import delete_dataset
 from app.services.execution import charge, run_job
 from app.services.execution.run_job import JobFailed
@@ -38,7 +38,7 @@ def test_a_grown_forest_is_a_model_and_nothing_else_is_left(scene: Scene) -> Non
     assert scene.end(job_id) == ("succeeded", None, ["reserve", "charge"])
     row = scene.job(job_id)
     with scene.installation.database.read() as session:
-        model = models.find(session, str(row.release_id))
+        model = releases.find(session, "train", str(row.release_id))
     artifact = scene.installation.cache.get(model.digest)
     assert artifact.metadata["ledger"]["reservation_id"] == row.parts[0].reservation_id
     assert row.trees_done == row.n_trees == 2

@@ -35,6 +35,7 @@ from app.services.releases import evaluations, profiles, training
 from app.services.spending.asked import AskedDataset
 from app.wire.spending import TrainIn
 from tests.support import job_kinds
+from tests.support.asking import submit_training
 from tests.support.crash_scene import OWNER, Scene, open_with
 from tests.support.databases import on_one_database
 from tests.support.ruled import SECOND, grant
@@ -216,7 +217,7 @@ def test_a_profile_is_reused_by_those_who_may_when_the_job_is_accepted(scene: Sc
         {"dataset": other.dataset_id, "algorithm": "rpf", "epsilon": "0.01", "profile": profile_id}
     )
     with pytest.raises(NotFound):
-        training.submit_training(scene.installation, SECOND, body, request=request)
+        submit_training(scene.installation, SECOND, body, request=request)
     assert {entry.kind.value for entry in other.entries()} == {"open"}
 
 

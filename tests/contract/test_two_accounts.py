@@ -10,7 +10,7 @@ from app.core.errors import BudgetExceeded, DatasetDeleted, Frozen, LeaseLost
 from app.datasets import catalog
 from app.jobs import queue
 from app.jobs.states import EndReason
-from app.registry import models
+from app.registry import releases
 from app.services.datasets.erase import delete_dataset, mark_deleted
 from app.services.execution import charge, run_job
 from app.services.execution.run_job import JobFailed
@@ -47,7 +47,7 @@ def test_a_job_that_succeeds_was_charged_on_both_accounts_and_its_model_names_bo
     _run(pair)
     row = pair.first.job(job_id)
     with pair.first.installation.database.read() as session:
-        model = models.find(session, str(row.release_id))
+        model = releases.find(session, "train", str(row.release_id))
     facts = pair.first.installation.cache.get(model.digest).metadata
 
     assert (row.state, pair.kinds_of(job_id)) == ("succeeded", (CHARGED, CHARGED))

@@ -17,7 +17,7 @@ import pytest
 from app.core import stamps
 from app.ledger import control, tables
 from app.ledger.tables import Entry
-from app.registry import models
+from app.registry import releases
 from app.registry.tables import ReleaseRow
 from tests.support.cells import Cells, opened_cells, undone
 from tests.support.databases import on_one_idle_server
@@ -185,7 +185,7 @@ def _grant_to_owner(server: Server, dataset: str, caller: Holder, name: str) -> 
 def _twin(server: Server, model_id: str) -> str:
     """A second model with an identical artifact."""
     with server.database.write() as session:
-        row = models.find(session, model_id)
+        row = releases.find(session, "train", model_id)
         values = {column.name: getattr(row, column.name) for column in ReleaseRow.__table__.columns}
         twin = ReleaseRow(**values | {"id": stamps.new(stamps.MODEL), "job_id": stamps.new(stamps.JOB)})
         session.add(twin)

@@ -26,7 +26,8 @@ from app.ledger.tables import ReservationRow
 from app.privacy import accountants, events
 from app.privacy.calibration import Terms
 from app.privacy.scope import Scope
-from app.registry import models
+from app.registry import releases
+from app.releases.names import MODEL
 from app.services.installation import Installation
 from app.services.jobs import notices
 from app.services.jobs.task import JobTask, PartRows
@@ -177,7 +178,7 @@ def _is_paid(session: Session, row: JobRow, by_id: Mapping[str, ReservationRow],
 def _reads_named_models(session: Session, row: JobRow) -> bool:
     """Whether the files that a job reads beside rows are those of the models that it names."""
     named = kind_of(row.kind).inputs(row.task["work"])
-    return all(models.find(session, model_id).digest == digest for model_id, digest in named.items())
+    return all(releases.find(session, MODEL, model_id).digest == digest for model_id, digest in named.items())
 
 
 def _is_part_paid(

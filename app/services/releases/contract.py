@@ -23,7 +23,7 @@ from app.privacy.calibration import Terms
 from app.privacy.guarantees import Output as OutputOfGuarantee
 from app.registry import releases
 from app.registry.tables import ReleaseRow
-from app.releases.names import in_words
+from app.releases.names import IN_WORDS
 from app.services.guarantees import of_charged
 from app.services.installation import Installation
 from app.services.jobs.task import JobTask
@@ -177,7 +177,7 @@ class ReleaseKind(ABC):
 def visible(session: Session, principal: Principal, kind: str, release_id: str) -> ReleaseRow:
     """Finds a release of a kind for a caller who may train on its dataset."""
     row = releases.find(session, kind, release_id)
-    grants.require(session, principal, row.dataset_id, TRAIN, kind=in_words(kind))
+    grants.require(session, principal, row.dataset_id, TRAIN, kind=IN_WORDS[kind])
     return row
 
 
