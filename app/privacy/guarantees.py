@@ -13,7 +13,7 @@ A10.
 from collections.abc import Mapping
 from fractions import Fraction
 from functools import lru_cache
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING
 
 from app.core import amounts
 from app.privacy.accountants import WITHOUT_DELTA, Amount, SplitDelta, gdp, pure, zcdp
@@ -23,8 +23,6 @@ from app.privacy.receipts import rounded
 
 if TYPE_CHECKING:  # imported at the first computation
     from flint import arb
-
-Output: TypeAlias = Literal["model", "profile", "evaluation"]
 
 _PLACES = 10**4
 
@@ -108,7 +106,7 @@ def guarantee(
 
 
 def addition(
-    output: Output, amount: Amount, *, adjacency: Adjacency, unit_column: str | None = None, max_rows: int = 1
+    output: str, amount: Amount, *, adjacency: Adjacency, unit_column: str | None = None, max_rows: int = 1
 ) -> dict[str, object]:
     """The loss that one output adds to all outputs before it, in the account's unit.
 

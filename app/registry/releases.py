@@ -12,7 +12,8 @@ from sqlalchemy.orm import Session
 from app.core.errors import NotFound
 from app.db.base import find_row
 from app.registry.tables import EvaluatedModelRow, ReleaseRow
-from app.releases.names import IN_WORDS, PROFILE
+from app.releases import names
+from app.releases.names import PROFILE
 
 _LOADED_AT_ONCE = 4
 _LAST = 50
@@ -27,9 +28,9 @@ def add(session: Session, row: ReleaseRow, *, evaluated: Sequence[str] = ()) -> 
 
 def find(session: Session, kind: str, release_id: str, *, lock: bool = False) -> ReleaseRow:
     """Finds a release of a kind by its id; with ``lock``, it is not removed until the write transaction ends."""
-    row = find_row(session, ReleaseRow, release_id, kind=IN_WORDS[kind], lock=lock)
+    row = find_row(session, ReleaseRow, release_id, kind=names.IN_WORDS[kind], lock=lock)
     if row.kind != kind:
-        raise NotFound(IN_WORDS[kind])
+        raise NotFound(names.IN_WORDS[kind])
     return row
 
 

@@ -16,7 +16,7 @@ from app.ledger.tables import PopulationRow
 from app.privacy import accountants, guarantees
 from app.privacy.accountants import Amount
 from app.privacy.events import Adjacency
-from app.privacy.guarantees import Output, right_guesses
+from app.privacy.guarantees import right_guesses
 from app.wire import odds_words
 
 _ONE_OF_SEVERAL = (
@@ -81,7 +81,7 @@ def _resting_on_attesters(guarantee: dict[str, Any]) -> dict[str, Any]:
     return {**guarantee, "text": f"{guarantee['text']} {_RESTS_ON_ATTESTERS}"}
 
 
-def of_charged(session: Session, dataset: Dataset, *, amount: int, output: Output) -> dict[str, Any]:
+def of_charged(session: Session, dataset: Dataset, *, amount: int, output: str) -> dict[str, Any]:
     """The guarantee of what a job will release: its charge, and the guarantee of the dataset's account.
 
     Args:

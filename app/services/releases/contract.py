@@ -20,10 +20,9 @@ from app.forests.data.schema import Schema
 from app.jobs.tables import JobPart, JobRow
 from app.privacy import accountants, events, receipts
 from app.privacy.calibration import Terms
-from app.privacy.guarantees import Output as OutputOfGuarantee
 from app.registry import releases
 from app.registry.tables import ReleaseRow
-from app.releases.names import IN_WORDS
+from app.releases import names
 from app.services.guarantees import of_charged
 from app.services.installation import Installation
 from app.services.jobs.task import JobTask
@@ -177,20 +176,20 @@ class ReleaseKind(ABC):
 def visible(session: Session, principal: Principal, kind: str, release_id: str) -> ReleaseRow:
     """Finds a release of a kind for a caller who may train on its dataset."""
     row = releases.find(session, kind, release_id)
-    grants.require(session, principal, row.dataset_id, TRAIN, kind=IN_WORDS[kind])
+    grants.require(session, principal, row.dataset_id, TRAIN, kind=names.IN_WORDS[kind])
     return row
 
 
-def facts_of_job(session: Session, row: JobRow, *, output: OutputOfGuarantee) -> dict[str, Any]:
+def facts_of_job(session: Session, row: JobRow) -> dict[str, Any]:
     """The facts of a job that is being charged, with the facts of its first part.
 
     Args:
         session: the session of the charging transaction; the guarantee follows from the caps in it.
     """
-    return {"job_id": row.id, "name": row.name, **facts_of_part(session, row, 0, output=output)}
+    return {"job_id": row.id, "name": row.name, **facts_of_part(session, row, 0)}
 
 
-def facts_of_part(session: Session, row: JobRow, position: int, *, output: OutputOfGuarantee) -> dict[str, Any]:
+def facts_of_part(session: Session, row: JobRow, position: int) -> dict[str, Any]:
     """The facts of one part of a job, on the account that pays for it."""
     part, event = row.parts[position], events_of(row)[position]
     dataset = catalog.find(session, part.dataset)
@@ -198,7 +197,7 @@ def facts_of_part(session: Session, row: JobRow, position: int, *, output: Outpu
     accountant = part.price["accountant"]
     return {
         **facts,
-        "guarantee": of_charged(session, dataset, amount=_charged(row, dataset.id), output=output),
+        "guarantee": of_charged(session, dataset, amount=_charged(row, dataset.id), output=names.IN_WORDS[row.kind]),
         "receipt": receipts.in_words(
             events.from_json(event), accountant=accountant, adjacency=dataset.adjacency, max_rows=dataset.max_rows
         ),

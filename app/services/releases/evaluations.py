@@ -191,7 +191,7 @@ class EvaluationKind(ReleaseKind):
         """The facts that are shown with the released numbers."""
         work, [part] = row.task["work"], row.parts
         return {
-            **facts_of_job(session, row, output="evaluation"),
+            **facts_of_job(session, row),
             "models": [model["id"] for model in work["models"]],
             "classes": work["classes"],
             "warnings": work["warnings"],

@@ -115,7 +115,7 @@ class ProfileKind(ReleaseKind):
     def public_facts(self, session: Session, row: JobRow) -> dict[str, Any]:
         """The facts that are shown with the released numbers."""
         [part] = row.parts
-        return {**facts_of_job(session, row, output="profile"), "scope": part.scope, "epochs": part.epochs}
+        return {**facts_of_job(session, row), "scope": part.scope, "epochs": part.epochs}
 
     def body(self, task: JobTask, data: bytes) -> dict[str, Any]:
         """See :class:`ReleaseKind`."""

@@ -238,7 +238,7 @@ class TrainKind(ReleaseKind):
         profile, part = _profile_of_model(session, row), row.parts[0]
         dataset, scope = catalog.find(session, part.dataset), Scope(part.scope)
         facts = {
-            **facts_of_job(session, row, output="model"),
+            **facts_of_job(session, row),
             "profile_id": None if profile is None else profile.id,
             "scope": part.scope,
             "expected_rows": dataset.expected_rows(scope, n_epochs=len(catalog.upload_ids(session, dataset.id))),
@@ -247,7 +247,7 @@ class TrainKind(ReleaseKind):
             labelled, unlabelled = row.parts
             is_one_dataset = labelled.dataset == unlabelled.dataset
             facts["unlabelled"] = {
-                **facts_of_part(session, row, 1, output="model"),
+                **facts_of_part(session, row, 1),
                 "persons_in_both": guarantees.of_two_parts(is_one_dataset=is_one_dataset),
             }
         return facts
