@@ -89,21 +89,14 @@ class ReleaseRequest(ABC, Generic[Quote]):
 
     Attributes:
         kind: of the release.
+        route: of the idempotency key, with a place for the dataset's id where the path may have its name; ``None``: the
+            path.
         body: what the client sent.
     """
 
     kind: ClassVar[str]
+    route: ClassVar[str | None] = None
     body: SpendIn
-
-    @property
-    def name(self) -> str | None:
-        """The client's name for the release; a request for a quote alone has none."""
-        return getattr(self.body, "name", None)
-
-    @property
-    def purpose(self) -> str | None:
-        """The reason that the submitter states, which every entry of the job repeats."""
-        return getattr(self.body, "purpose", None)
 
     @abstractmethod
     def find(self, session: Session, principal: Principal) -> Named:
@@ -112,10 +105,6 @@ class ReleaseRequest(ABC, Generic[Quote]):
     @abstractmethod
     def plan(self, installation: Installation, named: Named, sources: Sequence[AskedDataset]) -> Planned[Quote]:
         """Plans and prices. Reads artifacts, which do not change, and no database."""
-
-    def route(self, sources: Sequence[AskedDataset]) -> str | None:
-        """The route of the idempotency key where the path may have a name in place of an id; ``None``: the path."""
-        return None
 
 
 class StoredPlan(NamedTuple):

@@ -75,6 +75,7 @@ class ProfileRequest(ReleaseRequest[ProfileQuoteOut]):
     """A request for a profile of a dataset, or for its quote."""
 
     kind = PROFILE
+    route = "POST /datasets/{dataset}/profiles"
     dataset: str
     body: ProfileIn
 
@@ -87,10 +88,6 @@ class ProfileRequest(ReleaseRequest[ProfileQuoteOut]):
         asked = ask_part(sources[0], self.body)
         plan = price.plan(self.body.parameters, _facts(asked.terms, asked.dataset.schema))
         return PlannedProfile(parts=[PricedPart(asked, plan.event)], work={"plan": plan.to_json()}, plan=plan)
-
-    def route(self, sources: Sequence[AskedDataset]) -> str:
-        """See :class:`ReleaseRequest`."""
-        return f"POST /datasets/{sources[0].dataset.id}/profiles"
 
 
 def _facts(terms: Terms, schema: Schema) -> PublicFacts:

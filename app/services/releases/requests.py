@@ -36,12 +36,12 @@ def submit(
             assert isinstance(planned, GrovekeeperError), "what is planned names its datasets"
             return opened.answered_before(planned)
         authorized = opened.authorize(named.datasets)
-        locked = authorized.lock(route=asked.route(authorized.sources))
+        locked = authorized.lock(route=asked.route)
         if isinstance(locked, Answer):
             return locked
         if isinstance(planned, GrovekeeperError):
             raise planned
-        if asked.find(locked.session, authorized.principal).ids != named.ids:
+        if named.releases and asked.find(locked.session, authorized.principal).ids != named.ids:
             raise Unavailable("an alias moved while the job was planned; nothing was charged")
         parts = locked.confirmed(planned.parts)
         job = Job(
@@ -49,8 +49,8 @@ def submit(
             dataset=parts[0].asked.dataset,
             parts=parts,
             work=dict(planned.work),
-            name=asked.name,
-            purpose=asked.purpose,
+            name=getattr(asked.body, "name", None),  # a request for a quote alone has neither
+            purpose=getattr(asked.body, "purpose", None),
             algorithm=planned.algorithm,
             n_trees=planned.n_trees,
         )

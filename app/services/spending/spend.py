@@ -168,8 +168,8 @@ class Authorized:
         then finds the twin's answer.
 
         Args:
-            route: under which the idempotency key is stored, if not the request's path: it has the dataset's id where
-                the path may have the dataset's name.
+            route: under which the idempotency key is stored, if not the request's path, with a place for the id of the
+                dataset where the path may have its name.
 
         Returns:
             The answer to an earlier request with the idempotency key, if there is one.
@@ -178,8 +178,10 @@ class Authorized:
             DatasetDeleted: a dataset was erased.
         """
         opened, session = self.opened, self.opened.session
-        request = replace(opened.request, route=route or opened.request.route)
         dataset_ids = {source.dataset.id for source in self.sources}
+        request = opened.request
+        if route is not None:
+            request = replace(request, route=route.format(dataset=self.sources[0].dataset.id))
         lock_rows(session, (DatasetRow.id, dataset_ids), (AccountRow.id, dataset_ids))
         identity = dict(zip(("principal", "route", "key"), request.identity, strict=True))
         query = _locked(opened.installation.database.dialect)
