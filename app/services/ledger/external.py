@@ -216,7 +216,7 @@ def charge_external(
     with spending(installation, caller, request) as opened:
         authorized, session = opened.authorize([reference], ATTEST), opened.session
         dataset, principal = authorized.sources[0].dataset, authorized.principal
-        locked = authorized.lock(route=f"POST /ledger/{dataset.id}/reservations")
+        locked = authorized.lock(route="POST /ledger/{dataset}/reservations")
         if isinstance(locked, Answer):
             return locked
         # The clock may have been ahead at an upload. An erasure compares the two times to see what may have been read.
