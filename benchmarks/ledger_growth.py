@@ -44,10 +44,10 @@ from app.services.datasets.declare import register_dataset
 from app.services.installation import Installation
 from app.services.ledger import history
 from app.services.ledger.heads import checkpoint_of
-from app.verifier.checkpoints import ORIGIN, Checkpoint
-from app.verifier.dataset_replay import verify
 from app.wire.datasets import DatasetIn
 from benchmarks.ledger import EVENT, add_one, make_plain_table
+from grovekeeper_verifier.checkpoints import ORIGIN, Checkpoint
+from grovekeeper_verifier.dataset_replay import verify
 from tests.support import reserving
 from tests.support.crash_scene import OWNER, open_installation
 from tests.support.postgres import client_program, driver_url, fresh_database, running_server

@@ -17,8 +17,8 @@ from typing import Any
 
 import rfc8785
 
-from app.verifier import dataset_replay, population_replay
-from app.verifier.member_comparison import MemberLedger
+from grovekeeper_verifier import dataset_replay, population_replay
+from grovekeeper_verifier.member_comparison import MemberLedger
 
 Fields = dict[str, Any]
 CELLS = 10

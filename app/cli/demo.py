@@ -283,7 +283,7 @@ class _Tour:
         self._client.export_ledger(self.name, export)
         self._command(f"verify {export.name}")
         check = subprocess.run(
-            processes.module_command("app.verifier", str(export)),
+            processes.module_command("grovekeeper_verifier", str(export)),
             capture_output=True,
             text=True,
             check=False,

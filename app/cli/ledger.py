@@ -442,7 +442,7 @@ def verify(
 
     The first word, and in --json the verdict, says what was checked: VERIFIED with a checkpoint, CONSISTENT without.
     """
-    from app.verifier import main as verifier
+    from grovekeeper_verifier import main as verifier
 
     if bool(checkpoint) != (public_key is not None):
         raise WrongUse("a checkpoint is checked with a public key: give --checkpoint and --public-key, or neither")

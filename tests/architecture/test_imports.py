@@ -27,7 +27,7 @@ _SERVICE = {*_LATE, "numpy", "safetensors", "yaml", "sqlalchemy", "fastapi", "py
         ("app.cli.main", _SERVICE),
         ("app.api.main", _LATE),
         ("app.worker.main", {*_LATE, "fastapi", "jinja2"}),
-        ("app.verifier.main", _SERVICE),
+        ("grovekeeper_verifier.main", _SERVICE),
     ],
 )
 def test_a_process_starts_without_libraries_that_it_may_not_need(module: str, heavy: set[str]) -> None:
@@ -46,13 +46,12 @@ def _loaded_by(module: str) -> set[str]:
 
 
 def test_the_verifier_runs_with_every_other_package_deleted(tmp_path: Path) -> None:
-    verifier = tmp_path / "app" / "verifier"
-    verifier.mkdir(parents=True)
-    (tmp_path / "app" / "__init__.py").write_text("", encoding="utf-8")
-    for source in (_ROOT / "app" / "verifier").glob("*.py"):
+    verifier = tmp_path / "grovekeeper_verifier"
+    verifier.mkdir()
+    for source in (_ROOT / "packages" / "verifier" / "grovekeeper_verifier").glob("*.py"):
         (verifier / source.name).write_bytes(source.read_bytes())
     verification = subprocess.run(
-        [sys.executable, "-m", "app.verifier", str(tmp_path / "no-such-export")],
+        [sys.executable, "-m", "grovekeeper_verifier", str(tmp_path / "no-such-export")],
         cwd=tmp_path, capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert verification.returncode == 2, verification.stderr

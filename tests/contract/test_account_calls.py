@@ -23,10 +23,10 @@ from app.services.ledger.evidence import ProofRequest
 from app.services.ledger.heads import Heads, checkpoint_of
 from app.services.pagination import PageRequest
 from app.services.populations import open_population
-from app.verifier import population_replay
-from app.verifier.dataset_replay import verify
 from app.wire.datasets import PopulationIn
 from app.wire.ledger import AccountBalance, CapIn
+from grovekeeper_verifier import population_replay
+from grovekeeper_verifier.dataset_replay import verify
 from tests.support import people
 from tests.support.crash_scene import ADMIN, OWNER, STRANGER
 from tests.support.databases import on_one_database

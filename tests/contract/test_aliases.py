@@ -22,7 +22,7 @@ from app.services.keys import put_grant, remove_grant
 from app.services.ledger import audit
 from app.services.pagination import PageRequest
 from app.services.predict import addressed_model
-from app.verifier import control_export
+from grovekeeper_verifier import control_export
 from tests.support import people
 from tests.support.crash_scene import ADMIN, OWNER, STRANGER, Scene
 from tests.support.databases import on_one_database

@@ -8,8 +8,8 @@ from app.services.datasets.erase import delete_dataset
 from app.services.execution import charge
 from app.services.ledger import balances
 from app.services.ledger.balances import change_cap
-from app.verifier.result_text import to_json
 from app.wire.ledger import AccountBalance, CapIn, ChangedCap
+from grovekeeper_verifier.result_text import to_json
 from tests.support.crash_scene import ADMIN, OWNER, Scene
 from tests.support.job_kinds import claimed
 

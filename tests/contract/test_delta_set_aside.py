@@ -15,9 +15,9 @@ from app.services.installation import Installation
 from app.services.ledger import balances, history
 from app.services.ledger.balances import change_cap
 from app.services.ledger.external import charge_external, quote_external
-from app.verifier.dataset_replay import verify
 from app.wire.datasets import BudgetIn, PopulationIn
 from app.wire.ledger import AccountBalance, CapIn, ExternalIn
+from grovekeeper_verifier.dataset_replay import verify
 from tests.support import people
 from tests.support.crash_scene import OWNER
 from tests.support.databases import on_one_database

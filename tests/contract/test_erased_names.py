@@ -30,11 +30,11 @@ from app.services.ledger.external import charge_external
 from app.services.ledger.history import EVERY_ENTRY, search_entries
 from app.services.pagination import PageRequest
 from app.services.populations import show_population
-from app.verifier import dataset_replay
-from app.verifier.dataset_replay import Summary
-from app.verifier.export_lines import NotVerified
 from app.wire.datasets import DatasetIn, DatasetOut
 from app.wire.ledger import CapIn, ExternalIn
+from grovekeeper_verifier import dataset_replay
+from grovekeeper_verifier.dataset_replay import Summary
+from grovekeeper_verifier.export_lines import NotVerified
 from tests.support import evidence, reserving
 from tests.support.crash_scene import ADMIN, EVENT, OWNER, STRANGER, Scene
 from tests.support.databases import on_one_database

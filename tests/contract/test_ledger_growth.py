@@ -9,9 +9,9 @@ from app.ledger.checkpoints import Log
 from app.privacy.scope import WHOLE
 from app.services.ledger import history
 from app.services.ledger.heads import checkpoint_of
-from app.verifier.checkpoints import ORIGIN, Checkpoint
-from app.verifier.dataset_replay import verify
 from benchmarks.ledger_growth import OWNER, Filler, hourly, opened
+from grovekeeper_verifier.checkpoints import ORIGIN, Checkpoint
+from grovekeeper_verifier.dataset_replay import verify
 from tests.support import reserving
 
 

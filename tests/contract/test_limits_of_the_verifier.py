@@ -21,10 +21,10 @@ from app.privacy.events import Adjacency
 from app.privacy.partitions import ColumnPartition, EpochPartition, HashPartition, Partitions
 from app.privacy.scope import WHOLE, Scope
 from app.services.installation import Installation
-from app.verifier import canonical_json, dataset_export, dataset_replay, joint_bounds, result_text
-from app.verifier import events as read_events
-from app.verifier.dataset_replay import Summary
-from app.verifier.export_lines import MAX_LINE_BYTES
+from grovekeeper_verifier import canonical_json, dataset_export, dataset_replay, joint_bounds, result_text
+from grovekeeper_verifier import events as read_events
+from grovekeeper_verifier.dataset_replay import Summary
+from grovekeeper_verifier.export_lines import MAX_LINE_BYTES
 from tests.support.crash_scene import EVENT
 from tests.support.databases import on_one_database
 from tests.support.evidence import export

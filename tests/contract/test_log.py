@@ -11,7 +11,7 @@ from app.ledger.checkpoints import Log
 from app.ledger.tables import BlockRow
 from app.privacy.scope import WHOLE
 from app.services.installation import Installation
-from app.verifier import merkle_tree
+from grovekeeper_verifier import merkle_tree
 from tests.support import reserving
 from tests.support.crash_scene import EVENT, open_account
 

@@ -12,7 +12,7 @@ from app.privacy import accountants, receipts
 from app.privacy.events import Adjacency
 from app.releases.forest import price as forest_price
 from app.releases.forest.price import plan
-from app.verifier import events as verifier
+from grovekeeper_verifier import events as verifier
 from tests.support.plans import request_for
 from tests.support.schemas import schema_of
 from tests.support.stored_plans import read_priced

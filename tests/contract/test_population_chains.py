@@ -16,8 +16,8 @@ from app.ledger import reservations as ledger
 from app.privacy.partitions import Partitions
 from app.privacy.scope import WHOLE, Scope
 from app.services.installation import Installation
-from app.verifier.member_comparison import MemberLedger
-from app.verifier.population_replay import verify
+from grovekeeper_verifier.member_comparison import MemberLedger
+from grovekeeper_verifier.population_replay import verify
 from tests.support import reserving, settling
 from tests.support.crash_scene import ADMIN, EVENT, OWNER
 from tests.support.evidence import export, verified

@@ -18,8 +18,8 @@ from app.ledger.checkpoints import Log
 from app.ledger.tables import AccountRow, Entry, EntryKind, EntryRow
 from app.services.installation import Installation
 from app.services.ledger.heads import Heads
-from app.verifier import dataset_replay
-from app.verifier.export_lines import NotVerified
+from grovekeeper_verifier import dataset_replay
+from grovekeeper_verifier.export_lines import NotVerified
 from tests.support import population_accounts as members
 from tests.support.databases import on_one_database
 from tests.support.evidence import export

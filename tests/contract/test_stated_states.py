@@ -23,8 +23,8 @@ from app.ledger.tables import AccountRow, Entry, EntryKind, EntryRow, Reservatio
 from app.privacy.partitions import Partitions
 from app.privacy.scope import Scope
 from app.services.installation import Installation
-from app.verifier import dataset_replay
-from app.verifier.export_lines import NotVerified
+from grovekeeper_verifier import dataset_replay
+from grovekeeper_verifier.export_lines import NotVerified
 from tests.support import population_accounts as members
 from tests.support import reserving
 from tests.support.crash_scene import EVENT

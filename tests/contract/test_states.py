@@ -24,8 +24,8 @@ from app.ledger.state import State
 from app.ledger.tables import AccountRow, Entry, EntryKind, EntryRow, MemberRow, ReservationRow
 from app.privacy.scope import WHOLE, Scope
 from app.services.installation import Installation
-from app.verifier import dataset_replay, population_replay
-from app.verifier.export_lines import NotVerified
+from grovekeeper_verifier import dataset_replay, population_replay
+from grovekeeper_verifier.export_lines import NotVerified
 from tests.support import people, reserving
 from tests.support import population_accounts as members
 from tests.support.crash_scene import Scene, open_installation

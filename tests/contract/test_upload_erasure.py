@@ -24,7 +24,7 @@ from app.services.installation import Installation
 from app.services.jobs.show_jobs import cancel_job
 from app.services.keys import put_grant
 from app.services.pagination import PageRequest
-from app.verifier import control_export
+from grovekeeper_verifier import control_export
 from tests.support import people
 from tests.support.crash_scene import OWNER, STRANGER, Scene
 from tests.support.databases import on_one_database

@@ -136,6 +136,6 @@ def test_no_job_folder_and_no_artifact_without_a_model_is_left(aftermath: Afterm
 def test_the_stand_alone_verifier_accepts_the_export(aftermath: Aftermath, tmp_path: Path) -> None:
     export = tmp_path / "export.jsonl"
     export.write_bytes(b"".join(aftermath.launcher.scene.export()))
-    command = [sys.executable, "-m", "app.verifier", str(export)]
+    command = [sys.executable, "-m", "grovekeeper_verifier", str(export)]
     done = subprocess.run(command, cwd=Path(__file__).parents[2], capture_output=True, check=False)
     assert done.returncode == 0, done.stdout

@@ -1,6 +1,6 @@
 """Checks, after every round of faults, what must hold of a deployment and of the answers of its clients.
 
-Ledgers are read as their auditor reads them: exports and checkpoints over HTTP, verified by :mod:`app.verifier`.
+Ledgers are read as their auditor reads them: exports and checkpoints over HTTP, and :mod:`grovekeeper_verifier`.
 """
 
 import hashlib
@@ -19,9 +19,9 @@ from app.db.database import Database
 from app.jobs.states import UNFINISHED, JobState
 from app.jobs.tables import JobRow
 from app.registry.tables import ReleaseRow
-from app.verifier import control_export, dataset_replay, population_replay
-from app.verifier.checkpoints import read_checkpoint, read_public_key
-from app.verifier.member_comparison import MemberLedger
+from grovekeeper_verifier import control_export, dataset_replay, population_replay
+from grovekeeper_verifier.checkpoints import read_checkpoint, read_public_key
+from grovekeeper_verifier.member_comparison import MemberLedger
 from tests.faults.deployment import ADMIN_KEY, Deployment
 from tests.faults.traffic import Objects, Record
 

@@ -12,8 +12,8 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from app.ledger import checkpoints
 from app.ledger.checkpoints import Signer
-from app.verifier import canonical_json, control_export, dataset_replay, population_replay, proofs
-from app.verifier.checkpoints import (
+from grovekeeper_verifier import canonical_json, control_export, dataset_replay, population_replay, proofs
+from grovekeeper_verifier.checkpoints import (
     ORIGIN,
     Checkpoint,
     NotACheckpoint,
@@ -22,8 +22,8 @@ from app.verifier.checkpoints import (
     read_checkpoint,
     read_public_key,
 )
-from app.verifier.export_lines import NotVerified
-from app.verifier.member_comparison import MemberLedger
+from grovekeeper_verifier.export_lines import NotVerified
+from grovekeeper_verifier.member_comparison import MemberLedger
 from tests.support.export_writers import Fields, People, Writer, chained
 from tests.support.subtrees import subtrees
 

@@ -17,9 +17,9 @@ from app.privacy import accountants, events
 from app.privacy.events import Adjacency, UnknownPrivacyEvent
 from app.privacy.partitions import CellProblem, HashPartition, Partitions, UnknownPartition
 from app.services import predict
-from app.verifier import amounts as verifier_amounts
-from app.verifier import events as verifier_events
 from app.wire.base import Request
+from grovekeeper_verifier import amounts as verifier_amounts
+from grovekeeper_verifier import events as verifier_events
 from tests.support.openapi import DOCUMENT
 from tests.support.operations import NOWHERE, REQUESTS
 from tests.support.schemas import sized

@@ -10,7 +10,7 @@ from jsonschema import Draft202012Validator, FormatChecker
 
 from app.cli.command import WrongUse
 from app.cli.ledger import complete
-from app.verifier.checkpoints import read_checkpoint, read_public_key
+from grovekeeper_verifier.checkpoints import read_checkpoint, read_public_key
 from tests.support.databases import on_one_idle_server
 from tests.support.operations import EXTERNAL, new_population
 from tests.support.registry_schema import RECORD

@@ -23,7 +23,7 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
-from app.verifier import control_export, dataset_replay, population_replay
+from grovekeeper_verifier import control_export, dataset_replay, population_replay
 from tests.support.databases import on_one_idle_server
 from tests.support.estate import built_estate
 from tests.support.generated_requests import Sender, each_case, operations

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from app.verifier.dataset_replay import verify
+from grovekeeper_verifier.dataset_replay import verify
 from tests.support.databases import on_one_server
 from tests.support.server import Server, training
 

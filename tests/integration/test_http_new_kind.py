@@ -8,7 +8,7 @@ import pytest
 from sqlalchemy import select
 
 from app.registry.tables import ReleaseRow
-from app.verifier.dataset_replay import verify
+from grovekeeper_verifier.dataset_replay import verify
 from tests.support.databases import MigratedDatabase
 from tests.support.noisy_count import LINES
 from tests.support.server import Server, new_idempotency_key, running_server, worker

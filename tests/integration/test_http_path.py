@@ -239,7 +239,7 @@ def test_the_history_is_paged_exported_and_verified(server: Server, tmp_path: Pa
 
 
 def _verify(file: Path) -> int:
-    command = [sys.executable, "-m", "app.verifier", str(file)]
+    command = [sys.executable, "-m", "grovekeeper_verifier", str(file)]
     return subprocess.run(command, capture_output=True, check=False).returncode
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from app.verifier.dataset_replay import verify
+from grovekeeper_verifier.dataset_replay import verify
 from tests.support.databases import on_one_server
 from tests.support.server import SCHEMA, Server, new_idempotency_key
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import httpx
 
-from app.verifier.dataset_replay import verify
+from grovekeeper_verifier.dataset_replay import verify
 from tests.support.server import CSV, Server, training
 
 PARTITIONS: list[dict[str, Any]] = [

@@ -12,7 +12,7 @@ from app.api.capacity import THREADS
 from app.core import limits
 from app.core.sealed_files import DataKey
 from app.datasets import admission
-from app.verifier.dataset_replay import verify
+from grovekeeper_verifier.dataset_replay import verify
 from tests.support.databases import on_one_server
 from tests.support.server import CSV, Caller, Server, csv_rows, new_idempotency_key, training
 

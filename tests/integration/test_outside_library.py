@@ -4,7 +4,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from app.verifier.dataset_replay import verify
+from grovekeeper_verifier.dataset_replay import verify
 from tests.support.databases import on_one_server
 from tests.support.server import Server
 

@@ -58,6 +58,7 @@ def test_it_holds_the_package_its_types_and_its_migrations_and_nothing_else(whee
     assert {name.split("/")[0] for name in names if ".dist-info/" not in name} == {
         "app",
         "grovekeeper_client",
+        "grovekeeper_verifier",
     }
     assert not [name for name in names if name.endswith(".pyc")]
 
@@ -79,13 +80,17 @@ def test_the_source_distribution_carries_them_too(tmp_path: Path) -> None:
     with tarfile.open(path) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
     assert {"LICENSE", "NOTICE", "CONTRIBUTING.md", "CHANGELOG.md", "README.md"} <= names
-    assert {"app/cli/demo_data/SOURCE.md", "clients/python/pyproject.toml"} <= names
+    assert {"app/cli/demo_data/SOURCE.md", "clients/python/pyproject.toml", "packages/verifier/pyproject.toml"} <= names
 
 
 def test_every_file_of_the_package_is_in_it(wheel: Path) -> None:
     """The wheel also contains files that are not Python: the demo's data, the pages, the typing marker."""
     names = set(zipfile.ZipFile(wheel).namelist())
-    for folder, package in ((_ROOT, "app"), (_ROOT / "clients" / "python", "grovekeeper_client")):
+    for folder, package in (
+        (_ROOT, "app"),
+        (_ROOT / "clients" / "python", "grovekeeper_client"),
+        (_ROOT / "packages" / "verifier", "grovekeeper_verifier"),
+    ):
         listed = subprocess.run(["git", "ls-files", package], cwd=folder, capture_output=True, text=True, check=True)
         tracked = set(listed.stdout.split())
         assert tracked

@@ -39,8 +39,8 @@ from app.services.backup import layout
 from app.services.backup.layout import Manifest
 from app.services.backup.move import move_database
 from app.services.backup.restore import restore_backup
-from app.verifier import control_export, dataset_replay
-from app.verifier.merkle_tree import GrowingTree
+from grovekeeper_verifier import control_export, dataset_replay
+from grovekeeper_verifier.merkle_tree import GrowingTree
 from tests.support import reserving, snapshot
 from tests.support.crash_scene import EVENT
 from tests.support.databases import CopiedDatabase, EmptyDatabase

@@ -19,7 +19,7 @@ from app.ledger.reservations import NewReservation
 from app.privacy.partitions import EpochPartition, HashPartition, Partitions
 from app.privacy.scope import Cell, Scope
 from app.services.installation import Installation
-from app.verifier import dataset_replay
+from grovekeeper_verifier import dataset_replay
 from tests.support.crash_scene import EVENT
 from tests.support.evidence import export
 from tests.support.reserving import reserve

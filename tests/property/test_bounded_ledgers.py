@@ -18,7 +18,7 @@ from app.ledger.reservations import NewReservation
 from app.privacy.partitions import ColumnPartition, EpochPartition, HashPartition, Partitions
 from app.privacy.scope import Scope
 from app.services.installation import Installation
-from app.verifier import dataset_replay, joint_bounds, joint_cells, result_text
+from grovekeeper_verifier import dataset_replay, joint_bounds, joint_cells, result_text
 from tests.support import population_accounts as members
 from tests.support import reserving
 from tests.support.crash_scene import EVENT

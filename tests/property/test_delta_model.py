@@ -18,7 +18,7 @@ from app.privacy import accountants
 from app.privacy.partitions import ColumnPartition, HashPartition, Partitions
 from app.privacy.scope import WHOLE, Scope
 from app.services.installation import Installation
-from app.verifier.dataset_replay import verify
+from grovekeeper_verifier.dataset_replay import verify
 from tests.support.crash_scene import open_installation
 
 REGIONS = ["EU", "MISSING", "OTHER", "US"]

@@ -37,10 +37,10 @@ from app.services.ledger import history
 from app.services.ledger.balances import change_cap
 from app.services.ledger.external import charge_external
 from app.services.ledger.heads import confirm_storage_keys, open_signer
-from app.verifier.dataset_replay import Summary, verify
 from app.wire.datasets import DatasetIn
 from app.wire.ledger import CapIn, ExternalIn
 from app.wire.spending import TrainIn
+from grovekeeper_verifier.dataset_replay import Summary, verify
 from tests.support.asking import submit_training
 
 DELTA = "0.000001"

@@ -51,7 +51,8 @@ class Cluster:
 
     def _start(self, *words: str) -> "subprocess.Popen[bytes]":
         n_ready = self.log().count("is ready") if self._log.exists() else 0
-        environment = {**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'clients/python'}", **self.settings}
+        folders = ":".join(map(str, (ROOT, ROOT / "clients/python", ROOT / "packages/verifier")))
+        environment = {**os.environ, "PYTHONPATH": folders, **self.settings}
         process = subprocess.Popen(
             [sys.executable, "-m", "app.cli", "dask", *words],
             stdin=subprocess.DEVNULL,

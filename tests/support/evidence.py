@@ -8,8 +8,8 @@ from sqlalchemy.orm import Session
 from app.ledger import checkpoints, populations, statements, tables
 from app.ledger.checkpoints import HeadFolder
 from app.services.installation import Installation
-from app.verifier.member_comparison import MemberLedger
-from app.verifier.population_replay import PopulationSummary, verify
+from grovekeeper_verifier.member_comparison import MemberLedger
+from grovekeeper_verifier.population_replay import PopulationSummary, verify
 
 _ALL = 1_000_000
 

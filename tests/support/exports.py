@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from app.verifier.dataset_replay import verify
-from app.verifier.export_lines import NotVerified
+from grovekeeper_verifier.dataset_replay import verify
+from grovekeeper_verifier.export_lines import NotVerified
 
 _LAPLACE = {"type": "discrete-laplace/1", "adjacency": "add_remove", "l1_sensitivity": "1", "coordinates": 4}
 

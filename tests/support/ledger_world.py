@@ -22,9 +22,9 @@ from app.privacy import accountants
 from app.privacy.partitions import Partitions
 from app.privacy.scope import WHOLE, Scope
 from app.services.installation import Installation
-from app.verifier import dataset_replay as verifier
-from app.verifier import population_replay
-from app.verifier.member_comparison import MemberLedger
+from grovekeeper_verifier import dataset_replay as verifier
+from grovekeeper_verifier import population_replay
+from grovekeeper_verifier.member_comparison import MemberLedger
 from tests.support import reserving
 from tests.support.crash_scene import DELTA, EVENT
 from tests.support.ledger_model import (

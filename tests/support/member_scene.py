@@ -10,9 +10,9 @@ from app.services.jobs import show_jobs
 from app.services.ledger import history
 from app.services.ledger.balances import change_cap
 from app.services.populations import show_population
-from app.verifier.member_comparison import MemberLedger
-from app.verifier.population_replay import PopulationSummary, verify
 from app.wire.ledger import CapIn
+from grovekeeper_verifier.member_comparison import MemberLedger
+from grovekeeper_verifier.population_replay import PopulationSummary, verify
 from tests.support.crash_scene import OWNER, Scene
 
 POPULATION = "patients"

@@ -36,6 +36,7 @@ from tests.support.server import CSV, csv_rows, declaration, new_idempotency_key
 
 ROOT = Path(__file__).parents[2]
 APP = ROOT / "app"
+PACKAGES = ROOT / "packages"
 TESTS = ROOT / "tests"
 _DENSE = 20
 """A line with more code tokens is dense."""
@@ -251,9 +252,9 @@ class Size:
 
 
 @cache
-def size(folder: Path) -> Size:
-    """The size of all modules below a folder; comments of ``limits.py``, which has one for each limit, are left out."""
-    sizes = [_size_of(path) for path in sorted(folder.rglob("*.py"))]
+def size(*folders: Path) -> Size:
+    """The size of all modules below folders; comments of ``limits.py``, which has one for each limit, are left out."""
+    sizes = [_size_of(path) for folder in folders for path in sorted(folder.rglob("*.py"))]
     return Size(*(sum(column) for column in zip(*sizes, strict=True)))
 
 

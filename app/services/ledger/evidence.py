@@ -160,7 +160,7 @@ def _run(export: int, checkpoint: int, key: int) -> dict[str, Any] | None:
     options = [text for name, file in files.items() for text in (name, f"/dev/fd/{file}")]
     try:
         ended = subprocess.run(
-            [sys.executable, "-m", "app.verifier", f"/dev/fd/{export}", *options, "--json"],
+            [sys.executable, "-m", "grovekeeper_verifier", f"/dev/fd/{export}", *options, "--json"],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,

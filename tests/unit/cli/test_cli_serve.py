@@ -85,7 +85,7 @@ def test_started_processes_import_this_app_in_a_folder_with_another_app(tmp_path
     (tmp_path / "app").mkdir()
     (tmp_path / "app" / "__init__.py").write_text("raise SystemExit('the wrong app')")
     done = subprocess.run(
-        processes.module_command("app.verifier", "--help"),
+        processes.module_command("grovekeeper_verifier", "--help"),
         cwd=tmp_path,
         env=processes.module_environment({"PATH": os.defpath, "PYTHONPATH": str(tmp_path)}),
         capture_output=True,

@@ -13,7 +13,7 @@ from cryptography.hazmat.primitives.asymmetric import ed25519, x25519
 from app.core.errors import InstallationError
 from app.ledger import checkpoints
 from app.ledger.checkpoints import Checkpoint, Signer
-from app.verifier import merkle_tree
+from grovekeeper_verifier import merkle_tree
 
 N_LEAVES = 70
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from app.verifier.dataset_replay import verify
-from app.verifier.export_lines import NotVerified
+from grovekeeper_verifier.dataset_replay import verify
+from grovekeeper_verifier.export_lines import NotVerified
 
 Export = Callable[..., Any]
 PARTITIONS = [

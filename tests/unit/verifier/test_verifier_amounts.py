@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.core import amounts as service
-from app.verifier.amounts import NotAnAmount, from_steps, to_steps
+from grovekeeper_verifier.amounts import NotAnAmount, from_steps, to_steps
 
 
 @given(st.integers(0, 10**18))

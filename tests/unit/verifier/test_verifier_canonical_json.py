@@ -7,7 +7,7 @@ import rfc8785
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.verifier.canonical_json import MAX_INTEGER, MAX_NESTING, NotStrictJson, dumps, loads
+from grovekeeper_verifier.canonical_json import MAX_INTEGER, MAX_NESTING, NotStrictJson, dumps, loads
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]))
 VALUES = st.recursive(

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from app.verifier import canonical_json
-from app.verifier.dataset_export import BOUND_FIELDS, SET_ASIDE
-from app.verifier.dataset_replay import STATE_FORM, Reading, Summary, read, verify
-from app.verifier.export_lines import NotVerified
-from app.verifier.main import main
-from app.verifier.member_comparison import MemberLedger
-from app.verifier.population_replay import verify as verify_population
+from grovekeeper_verifier import canonical_json
+from grovekeeper_verifier.dataset_export import BOUND_FIELDS, SET_ASIDE
+from grovekeeper_verifier.dataset_replay import STATE_FORM, Reading, Summary, read, verify
+from grovekeeper_verifier.export_lines import NotVerified
+from grovekeeper_verifier.main import main
+from grovekeeper_verifier.member_comparison import MemberLedger
+from grovekeeper_verifier.population_replay import verify as verify_population
 from tests.support.export_writers import chained
 from tests.support.tampering import changed, places
 

@@ -9,10 +9,10 @@ import pytest
 import rfc8785
 
 from app.ledger.tables import FIRST_PREVIOUS_HASH, Entry, EntryKind
-from app.verifier import control_export
-from app.verifier.checkpoints import Checkpoint
-from app.verifier.export_lines import NotVerified
-from app.verifier.main import NOT_VERIFIED, VERIFIED, run
+from grovekeeper_verifier import control_export
+from grovekeeper_verifier.checkpoints import Checkpoint
+from grovekeeper_verifier.export_lines import NotVerified
+from grovekeeper_verifier.main import NOT_VERIFIED, VERIFIED, run
 
 HEADER = {"kind": "export", "format": 1, "log": "control"}
 ACTS: list[tuple[EntryKind, dict[str, Any]]] = [

@@ -22,8 +22,8 @@ from app.privacy.events import (
     RoundedGaussian,
     Sequential,
 )
-from app.verifier import conversions
-from app.verifier.events import NotAnEvent, total
+from grovekeeper_verifier import conversions
+from grovekeeper_verifier.events import NotAnEvent, total
 
 AR = Adjacency.ADD_REMOVE_ONE
 

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 import rfc8785
 
-from app.verifier.dataset_replay import verify
-from app.verifier.export_lines import NotVerified
+from grovekeeper_verifier.dataset_replay import verify
+from grovekeeper_verifier.export_lines import NotVerified
 from tests.support.exports import failure_of, laplace
 
 Export = Callable[..., Any]

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from app.privacy import events as service
 from app.privacy.accountants import pure
 from app.privacy.events import Adjacency
-from app.verifier.events import MAX_DEPTH, NotAnEvent, total
+from grovekeeper_verifier.events import MAX_DEPTH, NotAnEvent, total
 
 LAPLACE: dict[str, Any] = {
     "type": "discrete-laplace/1",

@@ -11,9 +11,9 @@ from app.ledger.state import State
 from app.privacy import joint_loads
 from app.privacy.partitions import ColumnPartition, EpochPartition, HashPartition, Partitions
 from app.privacy.scope import Scope
-from app.verifier import joint_bounds, joint_cells
-from app.verifier.dataset_export import Partition
-from app.verifier.joint_cells import JointCells
+from grovekeeper_verifier import joint_bounds, joint_cells
+from grovekeeper_verifier.dataset_export import Partition
+from grovekeeper_verifier.joint_cells import JointCells
 from tests.support.loads import BoxAmount, loads_of
 
 DECLARED = Partitions(

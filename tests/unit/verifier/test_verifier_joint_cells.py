@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from app.privacy.partitions import HashPartition, Partitions
 from app.privacy.scope import Scope
-from app.verifier import joint_bounds, joint_cells
-from app.verifier.dataset_export import Entry, Partition
-from app.verifier.joint_cells import JointCells, TooComplex
-from app.verifier.largest_load import Largest
+from grovekeeper_verifier import joint_bounds, joint_cells
+from grovekeeper_verifier.dataset_export import Entry, Partition
+from grovekeeper_verifier.joint_cells import JointCells, TooComplex
+from grovekeeper_verifier.largest_load import Largest
 from tests.support.loads import BoxAmount, loads_of
 
 PARTITIONS = (

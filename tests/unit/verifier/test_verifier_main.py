@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-import app.verifier
+import grovekeeper_verifier
 from app.services.ledger.history import CSV_COLUMNS
-from app.verifier.main import main
-from app.verifier.result_text import NO_CHECKPOINT
+from grovekeeper_verifier.main import main
+from grovekeeper_verifier.result_text import NO_CHECKPOINT
 
 Export = Callable[..., Any]
 
@@ -151,19 +151,19 @@ def test_a_reader_that_leaves_early_does_not_change_the_result(good: Path, tmp_p
     read, write = os.pipe()
     os.close(read)
     with os.fdopen(write, "wb") as closed:
-        command = [sys.executable, "-m", "app.verifier", str(good)]
+        command = [sys.executable, "-m", "grovekeeper_verifier", str(good)]
         done = subprocess.run(command, stdout=closed, stderr=subprocess.PIPE, check=False)
     assert (done.returncode, done.stderr) == (0, b"")
 
 
 def test_it_runs_with_every_other_package_deleted(good: Path, tmp_path: Path) -> None:
     """Also without site packages: the folder and an interpreter are enough."""
-    alone = tmp_path / "alone" / "app"
-    source = Path(app.verifier.__file__).parent
-    shutil.copytree(source, alone / "verifier", ignore=shutil.ignore_patterns("__pycache__"))
-    shutil.copy(source.parent / "__init__.py", alone)
+    alone = tmp_path / "alone" / "grovekeeper_verifier"
+    source = Path(grovekeeper_verifier.__file__).parent
+    shutil.copytree(source, alone, ignore=shutil.ignore_patterns("__pycache__"))
     command = [sys.executable, "-I", "-S", "-c", "import sys, runpy; sys.path.insert(0, '.'); "
-               "sys.argv = ['verify', sys.argv[1]]; runpy.run_module('app.verifier', run_name='__main__')"]  # fmt: skip
+               "sys.argv = ['verify', sys.argv[1]]; "
+               "runpy.run_module('grovekeeper_verifier', run_name='__main__')"]  # fmt: skip
     done = subprocess.run(
         [*command, str(good)], cwd=alone.parent, capture_output=True, text=True, check=False, env={"PATH": os.defpath}
     )
@@ -235,7 +235,7 @@ def test_without_cryptography_a_checkpoint_is_wrong_use_and_an_export_alone_is_v
     folder = Path(__file__).parents[3]
     blocked = (
         "import runpy, sys; sys.modules['cryptography'] = None; sys.argv[0] = 'verify'; "
-        "runpy.run_module('app.verifier', run_name='__main__')"
+        "runpy.run_module('grovekeeper_verifier', run_name='__main__')"
     )
     example = folder / "docs" / "guides" / "example"
     evidence = ["--checkpoint", str(example / "census.checkpoint"), "--public-key", str(example / "grovekeeper.pem")]

@@ -10,8 +10,8 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from app.ledger import checkpoints
 from app.ledger.checkpoints import Checkpoint, Signer
-from app.verifier.main import main
-from app.verifier.result_text import NO_CHECKPOINT
+from grovekeeper_verifier.main import main
+from grovekeeper_verifier.result_text import NO_CHECKPOINT
 from tests.support.subtrees import subtrees
 
 People = Callable[..., Any]

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from app.verifier.export_lines import NotVerified
-from app.verifier.member_comparison import MemberLedger
-from app.verifier.population_replay import PopulationSummary, verify
+from grovekeeper_verifier.export_lines import NotVerified
+from grovekeeper_verifier.member_comparison import MemberLedger
+from grovekeeper_verifier.population_replay import PopulationSummary, verify
 
 People = Callable[..., Any]
 NAMES = ("ds_a", "ds_b", "ds_c")

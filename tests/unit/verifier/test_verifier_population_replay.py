@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from app.verifier import joint_bounds, joint_cells
-from app.verifier.export_lines import NotVerified
-from app.verifier.member_comparison import MemberLedger
-from app.verifier.population_replay import PopulationSummary, verify
+from grovekeeper_verifier import joint_bounds, joint_cells
+from grovekeeper_verifier.export_lines import NotVerified
+from grovekeeper_verifier.member_comparison import MemberLedger
+from grovekeeper_verifier.population_replay import PopulationSummary, verify
 from tests.support.export_writers import chained
 
 People = Callable[..., Any]

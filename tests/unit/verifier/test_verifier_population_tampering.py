@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 
 from app.ledger import checkpoints
-from app.verifier.checkpoints import ORIGIN, Checkpoint
-from app.verifier.export_lines import NotVerified
-from app.verifier.member_comparison import MemberLedger
-from app.verifier.population_replay import verify
+from grovekeeper_verifier.checkpoints import ORIGIN, Checkpoint
+from grovekeeper_verifier.export_lines import NotVerified
+from grovekeeper_verifier.member_comparison import MemberLedger
+from grovekeeper_verifier.population_replay import verify
 from tests.support.subtrees import subtrees
 from tests.support.tampering import changed, every_change, places
 

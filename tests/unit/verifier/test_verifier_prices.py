@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from app.verifier.dataset_replay import verify
+from grovekeeper_verifier.dataset_replay import verify
 from tests.support.exports import failure_of, laplace
 
 Export = Callable[..., Any]

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from app.verifier.dataset_replay import verify
-from app.verifier.export_lines import NotVerified
+from grovekeeper_verifier.dataset_replay import verify
+from grovekeeper_verifier.export_lines import NotVerified
 
 CAP = 12
 SHARDS = 3

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from app.ledger import checkpoints
-from app.verifier.checkpoints import ORIGIN, Checkpoint
-from app.verifier.dataset_replay import Summary, verify
-from app.verifier.export_lines import NotVerified
+from grovekeeper_verifier.checkpoints import ORIGIN, Checkpoint
+from grovekeeper_verifier.dataset_replay import Summary, verify
+from grovekeeper_verifier.export_lines import NotVerified
 from tests.support.subtrees import subtrees
 from tests.support.tampering import changed, every_change, places
 

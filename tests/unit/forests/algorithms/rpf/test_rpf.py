@@ -33,7 +33,7 @@ from app.releases.forest import read as released_forest
 from app.releases.forest.draw import grow
 from app.releases.forest.price import PlanRequest, plan
 from app.releases.forest.read import ArtifactInvalid
-from app.verifier import events as verifier
+from grovekeeper_verifier import events as verifier
 from tests.support.reweighted import SCHEMA, planned, rows
 from tests.support.schemas import schema_of
 

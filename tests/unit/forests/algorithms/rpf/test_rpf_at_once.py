@@ -25,7 +25,7 @@ from app.privacy.events import Adjacency
 from app.releases.forest import price as forest_price
 from app.releases.forest import read as released_forest
 from app.releases.forest.draw import grow
-from app.verifier import events as verifier
+from grovekeeper_verifier import events as verifier
 from tests.support.reweighted import SCHEMA, planned
 from tests.support.schemas import schema_of
 from tests.support.stored_plans import read_priced

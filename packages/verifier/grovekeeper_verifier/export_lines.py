@@ -5,13 +5,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
-from app.verifier import amounts, canonical_json
-from app.verifier.canonical_json import Json
-from app.verifier.chain import Broken, Chain
-from app.verifier.checkpoints import ORIGIN, Checkpoint
-from app.verifier.joint_cells import TooComplex
-from app.verifier.json_fields import Malformed
-from app.verifier.prices import NoPrice
+from grovekeeper_verifier import amounts, canonical_json
+from grovekeeper_verifier.canonical_json import Json
+from grovekeeper_verifier.chain import Broken, Chain
+from grovekeeper_verifier.checkpoints import ORIGIN, Checkpoint
+from grovekeeper_verifier.joint_cells import TooComplex
+from grovekeeper_verifier.json_fields import Malformed
+from grovekeeper_verifier.prices import NoPrice
 
 MAX_LINE_BYTES = 64 * 1024 * 1024
 

@@ -10,7 +10,7 @@ are stored in a table. The upper bound counts each box in one of the partitions 
 cells, which is exact if no box restricts two partitions.
 
 The result of a search is exact. Where a search would take more than :data:`MAX_WORK` steps, the guard of the service
-decides (:mod:`app.verifier.joint_bounds`): a bound within the cap proves that the load is. The service admits by these
+decides (:mod:`.joint_bounds`): a bound within the cap proves that the load is. The service admits by these
 bounds and by no others, so the verifier can check whatever the service admits (docs/proofs/lemmas.md, Theorem L).
 docs/adr/0013-balances-per-box.md compares the algorithms.
 """
@@ -19,9 +19,9 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from app.verifier import joint_bounds
-from app.verifier.dataset_export import MAX_HASH_CELLS, Cell, Partition, Scope
-from app.verifier.joint_bounds import Bound, Domain, distinguishable
+from grovekeeper_verifier import joint_bounds
+from grovekeeper_verifier.dataset_export import MAX_HASH_CELLS, Cell, Partition, Scope
+from grovekeeper_verifier.joint_bounds import Bound, Domain, distinguishable
 
 MAX_WORK = 2**25
 """Boxes and cells that one search may visit: about ten seconds."""

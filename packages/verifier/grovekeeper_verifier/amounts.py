@@ -2,7 +2,7 @@
 
 import re
 
-from app.verifier.canonical_json import Json
+from grovekeeper_verifier.canonical_json import Json
 
 PLACES = {"pure": 9, "zcdp": 12, "gdp": 12}
 """Decimal places of a step, by accountant: 10⁻⁹ ε, 10⁻¹² ρ and 10⁻¹² μ²."""

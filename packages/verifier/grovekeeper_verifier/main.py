@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, cast
 
-from app.verifier import (
+from grovekeeper_verifier import (
     canonical_json,
     control_export,
     dataset_replay,
@@ -23,10 +23,17 @@ from app.verifier import (
     proofs,
     result_text,
 )
-from app.verifier.checkpoints import Checkpoint, NotACheckpoint, NotAKey, NotSigned, read_checkpoint, read_public_key
-from app.verifier.export_lines import MAX_LINE_BYTES, NotVerified
-from app.verifier.member_comparison import MemberLedger
-from app.verifier.proofs import CheckpointMissing, Disproven
+from grovekeeper_verifier.checkpoints import (
+    Checkpoint,
+    NotACheckpoint,
+    NotAKey,
+    NotSigned,
+    read_checkpoint,
+    read_public_key,
+)
+from grovekeeper_verifier.export_lines import MAX_LINE_BYTES, NotVerified
+from grovekeeper_verifier.member_comparison import MemberLedger
+from grovekeeper_verifier.proofs import CheckpointMissing, Disproven
 
 VERIFIED, NOT_VERIFIED, UNREADABLE = 0, 1, 2
 _FAILED = {"verified": False, "verdict": "NOT VERIFIED"}
@@ -52,6 +59,11 @@ class Evidence:
 
 class _Unreadable(Exception):
     """A named file is missing, or has another content than its option says; ``str()`` gives the reason."""
+
+
+def console() -> None:
+    """Runs the verifier as the command ``grovekeeper-verifier``."""
+    sys.exit(main(sys.argv[1:]))
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -1,10 +1,10 @@
 """Replays a population's export line by line, with the exports of its members where they are given.
 
-Checks of every line: its form; its place in the chain (:mod:`app.verifier.chain`); the header against the details of
+Checks of every line: its form; its place in the chain (:mod:`.chain`); the header against the details of
 the first entry; each dataset joins once, with the adjacency and unit of the other members; a load names a member, and a
 later entry of the member than the load before; a member that continues the account of an erased member carries the load
 of that member, which carries none from then on; every stated state; the sum of the loads against the cap in force,
-whenever a load grows. The exports of members are read in step (:mod:`app.verifier.member_comparison`).
+whenever a load grows. The exports of members are read in step (:mod:`grovekeeper_verifier.member_comparison`).
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -12,14 +12,14 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 
-from app.verifier import json_fields
-from app.verifier.canonical_json import Json
-from app.verifier.chain import Broken, Chain, Link, check_open, check_reason, check_repeated, check_stated_state
-from app.verifier.checkpoints import Checkpoint
-from app.verifier.export_lines import Reading, check_logs
-from app.verifier.json_fields import Malformed
-from app.verifier.member_comparison import Compared, MemberLedger
-from app.verifier.population_export import (
+from grovekeeper_verifier import json_fields
+from grovekeeper_verifier.canonical_json import Json
+from grovekeeper_verifier.chain import Broken, Chain, Link, check_open, check_reason, check_repeated, check_stated_state
+from grovekeeper_verifier.checkpoints import Checkpoint
+from grovekeeper_verifier.export_lines import Reading, check_logs
+from grovekeeper_verifier.json_fields import Malformed
+from grovekeeper_verifier.member_comparison import Compared, MemberLedger
+from grovekeeper_verifier.population_export import (
     BOUND_FIELDS,
     Joined,
     Named,

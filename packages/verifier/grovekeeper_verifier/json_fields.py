@@ -5,8 +5,8 @@ from contextlib import suppress
 from datetime import datetime
 from fractions import Fraction
 
-from app.verifier import amounts
-from app.verifier.canonical_json import Json
+from grovekeeper_verifier import amounts
+from grovekeeper_verifier.canonical_json import Json
 
 _MAX_DELTA_PLACES = 120
 """The API accepts no δ with more decimal places."""

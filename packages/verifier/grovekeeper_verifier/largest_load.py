@@ -7,9 +7,9 @@ a search takes too much work, the load is a bound: the larger of the bound befor
 
 from collections.abc import Mapping
 
-from app.verifier.dataset_export import Cell, Entry, Scope
-from app.verifier.joint_bounds import Bound
-from app.verifier.joint_cells import JointCells
+from grovekeeper_verifier.dataset_export import Cell, Entry, Scope
+from grovekeeper_verifier.joint_bounds import Bound
+from grovekeeper_verifier.joint_cells import JointCells
 
 
 class Largest:

@@ -14,10 +14,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from app.verifier import canonical_json, json_fields
-from app.verifier.canonical_json import Json
-from app.verifier.checkpoints import ORIGIN, Checkpoint
-from app.verifier.merkle_tree import GrowingTree, leaf
+from grovekeeper_verifier import canonical_json, json_fields
+from grovekeeper_verifier.canonical_json import Json
+from grovekeeper_verifier.checkpoints import ORIGIN, Checkpoint
+from grovekeeper_verifier.merkle_tree import GrowingTree, leaf
 
 GENESIS = "0" * 64
 """The ``previous_hash`` of the first entry."""

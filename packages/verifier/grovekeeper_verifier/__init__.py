@@ -1,4 +1,4 @@
-"""Verifies ledger exports without any code of the service: ``python -m app.verifier FILE``.
+"""Verifies ledger exports without any code of the service: ``python -m grovekeeper_verifier FILE``.
 
 It shares no code with the service and uses the standard library alone (checkpoints need ``cryptography`` too). An
 auditor can copy this folder, read it in an afternoon and run it years later. It relies on the published form of an

@@ -15,7 +15,7 @@ from itertools import combinations, product
 from math import prod
 from typing import TypeAlias
 
-from app.verifier.dataset_export import Cell
+from grovekeeper_verifier.dataset_export import Cell
 
 MAX_ELIMINATION_WORK = 2**23
 """The limit of the service: table entries, once for each table that is added to them, and amounts."""

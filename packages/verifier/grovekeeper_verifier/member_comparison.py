@@ -9,15 +9,15 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from app.verifier import dataset_replay
-from app.verifier.chain import Broken, Link
-from app.verifier.checkpoints import Checkpoint
-from app.verifier.dataset_export import Entry
-from app.verifier.dataset_replay import Account, Summary
-from app.verifier.export_lines import NotVerified, Reading
-from app.verifier.joint_cells import TooComplex
-from app.verifier.largest_load import Largest, moves_load
-from app.verifier.population_export import Joined, Named, PopulationEntry, PopulationHeader
+from grovekeeper_verifier import dataset_replay
+from grovekeeper_verifier.chain import Broken, Link
+from grovekeeper_verifier.checkpoints import Checkpoint
+from grovekeeper_verifier.dataset_export import Entry
+from grovekeeper_verifier.dataset_replay import Account, Summary
+from grovekeeper_verifier.export_lines import NotVerified, Reading
+from grovekeeper_verifier.joint_cells import TooComplex
+from grovekeeper_verifier.largest_load import Largest, moves_load
+from grovekeeper_verifier.population_export import Joined, Named, PopulationEntry, PopulationHeader
 
 
 @dataclass(frozen=True)

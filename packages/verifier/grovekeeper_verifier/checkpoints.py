@@ -100,13 +100,13 @@ def _signatures(lines: str, public_key: bytes) -> list[bytes]:
 
 
 def _holds(public_key: bytes, signature: bytes, text: bytes) -> bool:
-    from app.verifier import ed25519  # exports without checkpoints need only the standard library
+    from grovekeeper_verifier import ed25519  # exports without checkpoints need only the standard library
 
     return ed25519.holds(public_key, signature, text)
 
 
 def _from_pem(content: bytes) -> bytes:
-    from app.verifier import ed25519
+    from grovekeeper_verifier import ed25519
 
     try:
         key = ed25519.raw_key(content)

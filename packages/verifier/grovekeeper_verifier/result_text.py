@@ -2,13 +2,13 @@
 
 from collections.abc import Sequence
 
-from app.verifier.amounts import SYMBOLS
-from app.verifier.control_export import CONTROL, ControlSummary
-from app.verifier.dataset_export import Header
-from app.verifier.dataset_replay import Summary
-from app.verifier.member_comparison import Compared
-from app.verifier.population_export import PopulationHeader
-from app.verifier.population_replay import PopulationSummary
+from grovekeeper_verifier.amounts import SYMBOLS
+from grovekeeper_verifier.control_export import CONTROL, ControlSummary
+from grovekeeper_verifier.dataset_export import Header
+from grovekeeper_verifier.dataset_replay import Summary
+from grovekeeper_verifier.member_comparison import Compared
+from grovekeeper_verifier.population_export import PopulationHeader
+from grovekeeper_verifier.population_replay import PopulationSummary
 
 NO_CHECKPOINT = (
     "NOT CHECKED: whether these are the entries of the service. Without a checkpoint, a ledger that was written anew, "

@@ -7,9 +7,9 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from app.verifier import canonical_json, merkle_tree
-from app.verifier.canonical_json import Json
-from app.verifier.checkpoints import Checkpoint
+from grovekeeper_verifier import canonical_json, merkle_tree
+from grovekeeper_verifier.canonical_json import Json
+from grovekeeper_verifier.checkpoints import Checkpoint
 
 _FIELDS = {
     "inclusion": {"kind", "origin", "size", "sequence", "entry", "path"},

@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 
-from app.verifier import amounts, conversions, events
-from app.verifier.canonical_json import Json
-from app.verifier.dataset_export import Entry, Header
+from grovekeeper_verifier import amounts, conversions, events
+from grovekeeper_verifier.canonical_json import Json
+from grovekeeper_verifier.dataset_export import Entry, Header
 
 _MEMBERS = {"attested_by", "description", "per", "declared", "delta"}
 _MAX_PLACES = 120

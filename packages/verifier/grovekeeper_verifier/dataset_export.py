@@ -4,10 +4,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias, cast
 
-from app.verifier import amounts, json_fields
-from app.verifier.canonical_json import Json
-from app.verifier.chain import Link
-from app.verifier.json_fields import Malformed
+from grovekeeper_verifier import amounts, json_fields
+from grovekeeper_verifier.canonical_json import Json
+from grovekeeper_verifier.chain import Link
+from grovekeeper_verifier.json_fields import Malformed
 
 Cell: TypeAlias = "int | str"
 """A number (hash), a declared text (column) or the id of an upload (epoch)."""

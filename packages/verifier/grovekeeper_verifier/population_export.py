@@ -7,10 +7,10 @@ they name by its sequence and hash.
 
 from dataclasses import dataclass
 
-from app.verifier import amounts, json_fields
-from app.verifier.canonical_json import Json
-from app.verifier.chain import Link
-from app.verifier.json_fields import Malformed
+from grovekeeper_verifier import amounts, json_fields
+from grovekeeper_verifier.canonical_json import Json
+from grovekeeper_verifier.chain import Link
+from grovekeeper_verifier.json_fields import Malformed
 
 _HEADER_FIELDS = {"kind", "format", "population", "accountant", "cap", "delta"}
 _ENTRY_FIELDS = {

@@ -7,12 +7,12 @@ of every act have exactly the fields of its kind.
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from app.verifier import json_fields
-from app.verifier.canonical_json import Json
-from app.verifier.chain import Chain, Link
-from app.verifier.checkpoints import Checkpoint
-from app.verifier.export_lines import Reading, check_logs
-from app.verifier.json_fields import Malformed
+from grovekeeper_verifier import json_fields
+from grovekeeper_verifier.canonical_json import Json
+from grovekeeper_verifier.chain import Chain, Link
+from grovekeeper_verifier.checkpoints import Checkpoint
+from grovekeeper_verifier.export_lines import Reading, check_logs
+from grovekeeper_verifier.json_fields import Malformed
 
 CONTROL = "control"
 """Name of the log in the header, and in the origin of its checkpoints."""

@@ -10,8 +10,8 @@ import re
 from dataclasses import dataclass
 from fractions import Fraction
 
-from app.verifier import conversions
-from app.verifier.canonical_json import Json
+from grovekeeper_verifier import conversions
+from grovekeeper_verifier.canonical_json import Json
 
 MAX_DEPTH = 32
 _LOWEST_TERMS = re.compile(r"(?:0|[1-9][0-9]{0,99})(?:/[1-9][0-9]{0,99})?", re.ASCII)

@@ -1,6 +1,6 @@
 """Replays a dataset's export line by line and stops at the first line that fails a check.
 
-Checks of every line: its form; its place in the chain (:mod:`app.verifier.chain`); the life of every charge (one
+Checks of every line: its form; its place in the chain (:mod:`.chain`); the life of every charge (one
 reservation, then at most one of charge, void and expire, with equal amount, scope, event and details); the header
 against the details of the first entry; charged and reserved of every joint cell against the cap in force, after every
 reservation; the recomputed price of every reservation against its amount; every stated state. An account may continue
@@ -14,9 +14,9 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from app.verifier import amounts, canonical_json, json_fields, prices
-from app.verifier.canonical_json import Json
-from app.verifier.chain import (
+from grovekeeper_verifier import amounts, canonical_json, json_fields, prices
+from grovekeeper_verifier.canonical_json import Json
+from grovekeeper_verifier.chain import (
     Broken,
     Chain,
     Link,
@@ -26,8 +26,8 @@ from app.verifier.chain import (
     check_stated_state,
     is_of_first_form,
 )
-from app.verifier.checkpoints import Checkpoint
-from app.verifier.dataset_export import (
+from grovekeeper_verifier.checkpoints import Checkpoint
+from grovekeeper_verifier.dataset_export import (
     BOUND_FIELDS,
     SET_ASIDE,
     Continued,
@@ -38,9 +38,9 @@ from app.verifier.dataset_export import (
     read_entry,
     read_header,
 )
-from app.verifier.export_lines import Reading, check_logs
-from app.verifier.joint_cells import Balance, JointCells
-from app.verifier.largest_load import Largest
+from grovekeeper_verifier.export_lines import Reading, check_logs
+from grovekeeper_verifier.joint_cells import Balance, JointCells
+from grovekeeper_verifier.largest_load import Largest
 
 STATE_FORM = 2
 """The form of stated states; the first form has no number and lists the cells of every scope."""

@@ -1,0 +1,5 @@
+"""Runs the verifier as ``python -m grovekeeper_verifier FILE``."""
+
+from grovekeeper_verifier.main import console
+
+console()
