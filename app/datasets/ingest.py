@@ -144,7 +144,7 @@ def ingest_rows(
         body.place_columns(_positions(body.read_header(), rules))
         stored_bytes = _bytes_beside(destination, prints)
         with destination.new(existing="refuse") as file, prints.destination.new(existing="refuse") as printed:
-            upload = _Upload(rules, book, prints, printed)
+            upload = _Intake(rules, book, prints, printed)
             for _ in upload.store(body, file):
                 _refuse_when_full(stored_bytes, file, printed)
             # After the last byte was written: of uploads to one folder at the same time, the last one counts all.
@@ -262,7 +262,7 @@ def _declared(rules: RowRules) -> list[str]:
     return [*features, rules.schema.label.name, *further, *unit]
 
 
-class _Upload:
+class _Intake:
     def __init__(
         self,
         rules: RowRules,

@@ -39,7 +39,7 @@ from app.forests.contract.plan import Family
 from app.forests.trees.leaf_read_out import LeafFamily
 from app.privacy.accountants import pure
 
-HOPELESS: Final = 10
+MIN_SIZE_TIMES_MU: Final = 10
 """Public size × μ below which noise outweighs any structure, and noisy class proportions are as accurate as trees."""
 
 _CLASSES_ONLY: Final = MappingProxyType({"max_depth": 0, "n_estimators": 1})
@@ -96,7 +96,7 @@ class Auto(Described):
         """
         if facts.budget.accountant == pure.NAME:
             return Choice(ReweightedForest.slug, {}, ())
-        if facts.size * math.sqrt(mu_squared(facts.budget)) < HOPELESS:
+        if facts.size * math.sqrt(mu_squared(facts.budget)) < MIN_SIZE_TIMES_MU:
             return Choice(NoiseMatchedBoosting.slug, _CLASSES_ONLY, (_HOPELESS,))
         return Choice(NoiseMatchedBoosting.slug, {}, ())
 

@@ -52,7 +52,7 @@ class Recovered:
 
 
 @dataclass(frozen=True)
-class Auroc:
+class AurocBand:
     """AUROC on similar tables of two classes: median and quartiles, and the median of forests without privacy."""
 
     low: float
@@ -84,7 +84,7 @@ class Band:
     without_gain: tuple[str, ...]
     majority: float
     forest: float
-    auroc: Auroc | None
+    auroc: AurocBand | None
 
     @property
     def accuracy(self) -> float:
@@ -178,7 +178,7 @@ class Comparison:
             auroc=self._auroc(similar, load),
         )
 
-    def _auroc(self, similar: Sequence[_Table], load: float) -> Auroc | None:
+    def _auroc(self, similar: Sequence[_Table], load: float) -> AurocBand | None:
         """The AUROC of all similar tables of two classes, if the schema has two."""
         if len(self.schema.label.classes) != _CLASSES_OF_AUROC:
             return None
@@ -191,7 +191,7 @@ class Comparison:
         if len(measured) < _FEWEST_TABLES:
             return None
         quartiles = _quartiles([at for at, _ in measured])
-        return Auroc(*quartiles, statistics.median(forest for _, forest in measured), len(measured))
+        return AurocBand(*quartiles, statistics.median(forest for _, forest in measured), len(measured))
 
     def curve(self) -> Sequence[Band]:
         """The bands at the ε of :data:`CURVE` at which enough tables were measured."""

@@ -2,8 +2,8 @@
 
 A kind is a folder of this package. ``price`` turns a request and public facts into a plan whose event the account pays
 for. ``draw`` turns the plan and PRIVATE rows into bytes, in the child process of a charged job alone
-(:mod:`app.releases.drawing`). ``read`` checks
-these bytes, for everybody. What a kind adds to the service is in :mod:`app.services.releases.contract`.
+(:mod:`app.releases.drawing`). ``read`` checks these bytes, for everybody. What a kind adds to the service is in
+:mod:`app.services.releases.contract`.
 """
 
 from app.core.errors import AdjacencyMismatch, InvalidRequest
@@ -16,7 +16,8 @@ ASSUMED_SIZE = 3_000
 """Public size that the rules assume where none is declared: a cautious value, for a small table."""
 
 
-_STEPS_OF_A_LABEL = 2  # a changed label is one row removed and one row added
+STEPS_OF_A_LABEL = 2
+"""A changed label is one row removed and one row added."""
 
 
 def public_facts(terms: Terms, size: int | None, schema: Schema, adjacency: Adjacency) -> PublicFacts:
@@ -34,7 +35,7 @@ def public_facts(terms: Terms, size: int | None, schema: Schema, adjacency: Adja
     epsilon = terms.epsilon / terms.max_rows
     return PublicFacts(
         schema,
-        epsilon if mechanism_budget == budget else epsilon / _STEPS_OF_A_LABEL,
+        epsilon if mechanism_budget == budget else epsilon / STEPS_OF_A_LABEL,
         ASSUMED_SIZE if size is None else size,
         mechanism_budget,
     )

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from app.forests.algorithms.nbrt.boosted_rows import LocalBoostedRows
 from app.forests.algorithms.nbrt.grow import boost
-from app.forests.algorithms.nbrt.price import Parts
+from app.forests.algorithms.nbrt.price import PricedDraws
 from app.forests.algorithms.nbrt.scales import Scales
 from app.forests.bins.noisy_counts import VARIANCE
 from app.forests.contract.plan import Plan
@@ -121,7 +121,7 @@ def _times(event: Event) -> int:
 
 def check_neighbours(plan: Plan, one: Transcript, other: Transcript) -> float:
     """Asserts the priced sensitivities on two runs of one transcript; returns the largest share that a tree reaches."""
-    parts = Parts.of(plan.event)
+    parts = PricedDraws.of(plan.event)
     trees = [mine - theirs for mine, theirs in zip(one.exact, other.exact, strict=True)]
     assert len(trees) == _times(plan.event)
     if parts.start:

@@ -18,7 +18,7 @@ from app.forests.algorithms.nbrt import grow as boost_module
 from app.forests.algorithms.nbrt import read
 from app.forests.algorithms.nbrt.boosted_rows import LocalBoostedRows
 from app.forests.algorithms.nbrt.grow import boost
-from app.forests.algorithms.nbrt.price import Parts
+from app.forests.algorithms.nbrt.price import PricedDraws
 from app.forests.algorithms.nbrt.scales import Scales
 from app.forests.contract.plan import Plan
 from app.forests.data.encoding import Encoding
@@ -101,7 +101,7 @@ def law_of(plan: Plan, dataset: tuple[tuple[int, int], ...], *, silent_counts: b
 
     With a first split the data have a second column of zeros, and the releases of the trees are omitted.
     """
-    parts = Parts.of(plan.event)
+    parts = PricedDraws.of(plan.event)
     encoding = TWO_COLUMNS if parts.split else ONE_SPLIT
     X = np.array([[code, 0][: len(encoding.n_codes)] for code, _ in dataset], dtype=np.uint8)
     X = X.reshape(-1, len(encoding.n_codes))
@@ -132,7 +132,7 @@ def pairs(n_rows: int) -> Iterator[tuple[tuple[tuple[int, int], ...], tuple[tupl
 
 def worst_excess(plan: Plan, *, n_rows: int, silent_counts: bool = False) -> tuple[float, float]:
     """The largest divergence over its limit, and the largest share of the limit at ε = 0."""
-    released = Sequential(plan.event.parts[:2]) if Parts.of(plan.event).split else plan.event
+    released = Sequential(plan.event.parts[:2]) if PricedDraws.of(plan.event).split else plan.event
     mu_squared = gdp.loss(released, adjacency=Adjacency.ADD_REMOVE_ONE)
     limits = {epsilon: float(gdp.delta_of(Fraction(epsilon), mu_squared).upper()) for epsilon in EPSILONS}
     excess, share = -math.inf, 0.0

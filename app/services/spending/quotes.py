@@ -21,6 +21,7 @@ from app.ledger import rules, statements
 from app.ledger.admission import AskedAmount
 from app.privacy import accountants, guarantees, receipts
 from app.privacy.accountants import Amount
+from app.releases.contract import STEPS_OF_A_LABEL
 from app.services.spending.asked import AskedPart, PricedPart
 from app.wire.spending import ExpectedAccuracyOut, ExpectedAurocOut, RecoveredBandOut, RecoveredOut
 
@@ -30,7 +31,6 @@ _BOUNDED = (
 )
 _FROZEN = "The dataset is frozen: nothing is admitted until its owners or an admin end the freeze."
 _ERASURE_DUE = "The date has come at which the rows of this dataset are erased: nothing is admitted any more."
-_STEPS_OF_A_LABEL = 2
 
 
 @dataclass(frozen=True)
@@ -135,7 +135,7 @@ def expected_accuracy(algorithm: str, parts: Sequence[PricedPart], *, rows: int 
         accountant=terms.accountant,
         rows=rows,
         schema=part.dataset.schema,
-        divisor=terms.max_rows * (_STEPS_OF_A_LABEL if is_halved else 1),
+        divisor=terms.max_rows * (STEPS_OF_A_LABEL if is_halved else 1),
     )
     epsilon = _at_other_delta(part, float(terms.epsilon), of=terms.delta, to=DELTA)
     band, curve = comparison.at(epsilon), comparison.curve()

@@ -44,7 +44,7 @@ def test_a_hopeless_budget_plans_class_proportions_with_a_warning(accountant: st
 
 def test_a_budget_is_hopeless_below_a_threshold_of_rows_times_mu() -> None:
     mu = 0.2367  # the μ of ε = 1 at δ = 10⁻⁶
-    line = round(catalogue.HOPELESS / mu)
+    line = round(catalogue.MIN_SIZE_TIMES_MU / mu)
     assert planned("auto", "gdp", size=line - 2).parameters["max_depth"] == 0
     assert planned("auto", "gdp", size=line + 2).parameters["max_depth"] >= 2
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from app.forests.algorithms.nbrt import boosted_rows, read
 from app.forests.algorithms.nbrt.boosted_rows import BoostedRows, LocalBoostedRows
-from app.forests.algorithms.nbrt.price import Parts
+from app.forests.algorithms.nbrt.price import PricedDraws
 from app.forests.algorithms.nbrt.random_trees import Trees, joined, no_trees, random_tree
 from app.forests.algorithms.nbrt.read import leaf_scores, start_at_reading, start_scores
 from app.forests.algorithms.nbrt.scales import Scales
@@ -51,7 +51,7 @@ def grow_forest(
         Theorem 1 of docs/proofs/nbrt.md. Random structures: Geurts, Ernst and Wehenkel 2006; Gaussian differential
         privacy: Dong, Roth and Su 2022.
     """
-    parts = Parts.of(plan.event)
+    parts = PricedDraws.of(plan.event)
     cuts = releases.cuts(parts.bins, schema, rows, randomness, reused=plan.profile)
     encoding = quantile_bins.encoding(schema, cuts)
     boosted = BoostedRows(parts_of(rows, encoding, LocalBoostedRows))
@@ -102,7 +102,7 @@ def boost(
         encoding: public or released bins.
         rows: PRIVATE, on this machine or on other machines.
     """
-    parts, depth = Parts.of(plan.event), int(plan.parameters["max_depth"])
+    parts, depth = PricedDraws.of(plan.event), int(plan.parameters["max_depth"])
     if parts.tree == 0:
         start = start_scores(_class_counts(plan, parts, rows, randomness))
         for _ in range(plan.n_trees):
@@ -134,7 +134,7 @@ def boost(
 
 
 def _first_split(
-    parts: Parts, encoding: Encoding, rows: BoostedRows, randomness: Randomness, *, depth: int
+    parts: PricedDraws, encoding: Encoding, rows: BoostedRows, randomness: Randomness, *, depth: int
 ) -> tuple[NDArray[np.int64], Trees, NDArray[np.int32]]:
     """Releases a first split and class counts on its sides: start scores, the first tree and its leaf scores."""
     utilities = boosted_rows.first_split_utilities(encoding, partial(rows.code_counts, n_codes=encoding.n_codes))
@@ -148,7 +148,7 @@ def _first_split(
 
 
 def _temperature(
-    parts: Parts, shift: NDArray[np.int64], rows: BoostedRows, randomness: Randomness
+    parts: PricedDraws, shift: NDArray[np.int64], rows: BoostedRows, randomness: Randomness
 ) -> NDArray[np.int64]:
     """Releases a noisy table of margins and fits the temperature of the default read-out."""
     count = isqrt(parts.tally)
@@ -157,7 +157,7 @@ def _temperature(
     return np.array([read.fitted_temperature(released, count)], dtype=np.int64)
 
 
-def _class_counts(plan: Plan, parts: Parts, rows: BoostedRows, randomness: Randomness) -> NDArray[np.int64]:
+def _class_counts(plan: Plan, parts: PricedDraws, rows: BoostedRows, randomness: Randomness) -> NDArray[np.int64]:
     """Noisy class counts in units of 2^-24 deviations of their noise: from the profile, or released."""
     if plan.profile is not None:
         return np.array(plan.profile.prior, dtype=np.int64)

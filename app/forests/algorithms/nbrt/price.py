@@ -182,7 +182,7 @@ def default_depth(strength: float) -> int:
 
 
 @dataclass(frozen=True)
-class Parts:
+class PricedDraws:
     """A priced event, taken apart.
 
     Attributes:
@@ -200,7 +200,7 @@ class Parts:
     split: Fraction = Fraction(0)
 
     @classmethod
-    def of(cls, event: Event) -> Parts:
+    def of(cls, event: Event) -> PricedDraws:
         """Reads the event of a plan.
 
         Raises:

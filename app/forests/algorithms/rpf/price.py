@@ -251,7 +251,7 @@ TEMPERED, PLAIN = "temperature", "none"
 _MIN_RULE_DEPTH, _MAX_RULE_DEPTH = 1, 8
 _SHARE_PER_DOUBLING, _MIN_RULE_SHARE = 0.05, 0.3
 
-HOPELESS = 20
+MIN_SIZE_TIMES_EPSILON = 20
 """Public size × ε below which noise outweighs any structure: a single leaf with noisy class counts is more accurate."""
 
 _HOPELESS = (
@@ -327,7 +327,7 @@ class ReweightedForest(Algorithm):
 
     def fill_defaults(self, settled: dict[str, Value], facts: PublicFacts) -> tuple[str, ...]:
         """Fills in the number and depth of trees and the shares of ε from the public size, ε and the schema."""
-        hopeless = facts.size * facts.epsilon < HOPELESS and "max_depth" not in settled
+        hopeless = facts.size * facts.epsilon < MIN_SIZE_TIMES_EPSILON and "max_depth" not in settled
         settled.setdefault("n_estimators", 1 if hopeless else tree_parameters.default_n_trees(facts))
         n_trees = int(settled["n_estimators"])
         settled.setdefault("structure_share", default_share(facts, n_trees))

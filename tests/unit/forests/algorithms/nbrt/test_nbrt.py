@@ -9,7 +9,7 @@ import pytest
 from sklearn.datasets import load_breast_cancer, load_digits
 
 from app.core.errors import InvalidRequest
-from app.forests.algorithms.nbrt.price import Parts
+from app.forests.algorithms.nbrt.price import PricedDraws
 from app.forests.algorithms.nbrt.read import calibrated, probabilities
 from app.forests.bins import quantile_bins
 from app.forests.bins.noisy_counts import VARIANCE
@@ -68,7 +68,7 @@ def test_the_event_uses_up_the_amount_and_never_passes_it(numeric: bool, epsilon
     loss = budget.loss(settled.event)
 
     assert Fraction(9999, 10000) * budget.limit < loss <= budget.limit
-    parts = Parts.of(settled.event)
+    parts = PricedDraws.of(settled.event)
     assert (parts.bins is not None) == numeric
     assert math.isqrt(parts.start) ** 2 == parts.start
 
@@ -120,7 +120,7 @@ def test_a_first_split_has_its_shares_and_is_one_of_the_trees(numeric: bool, acc
 def test_the_start_follows_classes_and_rows_times_mu(n_classes: int, size: int, asked: dict, expected: str) -> None:
     settled = planned(schema_of(n_classes), size=size, **asked)
     assert settled.parameters["start"] == expected
-    assert (Parts.of(settled.event).split > 0) == (expected == "split")
+    assert (PricedDraws.of(settled.event).split > 0) == (expected == "split")
     assert forest_price.read_plan(settled.to_json()) == settled
     assert any("start was set" in warning for warning in settled.warnings) == (asked.get("start", expected) != expected)
 

@@ -52,7 +52,7 @@ def test_rules_stay_inside_their_limits(epsilon: Fraction, size: int) -> None:
     depth = settled.parameters["max_depth"]
 
     assert 1 <= settled.n_trees <= 16
-    assert depth == 0 if size * epsilon < price.HOPELESS else 1 <= int(depth) <= 8
+    assert depth == 0 if size * epsilon < price.MIN_SIZE_TIMES_EPSILON else 1 <= int(depth) <= 8
     assert settled.parameters["structure_share"] == ("0.67" if settled.n_trees == 1 else "0.57")
 
 
