@@ -38,11 +38,11 @@ def check(deployment: Deployment, objects: Objects, record: Record) -> None:
         database = Database.open(deployment.database_url, pool_size=1)
         try:
             jobs = _jobs(database, objects)
-            models = _models(database, objects)
+            releases = _releases(database, objects)
         finally:
             database.close()
-        _check_jobs(deployment, jobs, entries, models)
-        _check_artifacts(deployment, http, models)
+        _check_jobs(deployment, jobs, entries, releases)
+        _check_artifacts(deployment, http, releases)
         _check_acknowledged(http, record, jobs, entries)
 
 
@@ -119,9 +119,9 @@ def _jobs(database: Database, objects: Objects) -> dict[str, Job]:
         return jobs
 
 
-def _models(database: Database, objects: Objects) -> dict[str, ReleaseRow]:
+def _releases(database: Database, objects: Objects) -> dict[str, ReleaseRow]:
     with database.read() as session:
-        query = select(ReleaseRow).where(ReleaseRow.kind == "train", ReleaseRow.dataset_id.in_(objects.datasets))
+        query = select(ReleaseRow).where(ReleaseRow.dataset_id.in_(objects.datasets))
         rows = session.execute(query).scalars().all()
         return {row.id: row for row in rows}
 
@@ -130,9 +130,9 @@ def _check_jobs(
     deployment: Deployment,
     jobs: dict[str, Job],
     entries: dict[str, list[dict[str, Any]]],
-    models: dict[str, ReleaseRow],
+    releases: dict[str, ReleaseRow],
 ) -> None:
-    """Rows are read after the charge and once per job; a job has one end and at most one model."""
+    """Rows are read after the charge and once per job; a job has one end and at most one release."""
     kinds: dict[str, list[str]] = defaultdict(list)
     for lines in entries.values():
         for entry in lines:
@@ -143,16 +143,16 @@ def _check_jobs(
         assert visible == "unknown" or "charge" in visible.split(","), f"{job_id} read rows after {visible}"
         assert n_reads[job_id] == 1, f"{job_id} read rows {n_reads[job_id]} times"
         assert job_id not in jobs or "charge" in kinds[job_id], f"{job_id} read rows and was not charged"
-    of_jobs = Counter(model.job_id for model in models.values())
+    of_jobs = Counter(release.job_id for release in releases.values())
     for job_id, job in jobs.items():
-        assert of_jobs[job_id] == (job.output is not None), f"{job_id} has {of_jobs[job_id]} models"
+        assert of_jobs[job_id] == (job.output is not None), f"{job_id} has {of_jobs[job_id]} releases"
         if job.state == JobState.SUCCEEDED:
             assert "charge" in kinds[job_id], f"{job_id} succeeded without a charge"
             assert n_reads[job_id] == 1, f"{job_id} succeeded without rows"
 
 
-def _check_artifacts(deployment: Deployment, http: httpx.Client, models: dict[str, ReleaseRow]) -> None:
-    for model in models.values():
+def _check_artifacts(deployment: Deployment, http: httpx.Client, releases: dict[str, ReleaseRow]) -> None:
+    for model in (release for release in releases.values() if release.kind == "train"):
         artifact = _got(http, f"/models/{model.id}/artifact").content
         assert hashlib.sha256(artifact).hexdigest() == model.digest
         path = deployment.home / "artifacts" / model.digest[:2] / f"{model.digest}.safetensors"

@@ -249,7 +249,7 @@ def _fork_wrapped_children(point: str, journal: Path, database_url: str) -> None
 def run_child(point: str, journal: Path, database_url: str, supervisor: int) -> None:
     """Runs the product's child with wrapped functions."""
     from app.datasets import private_rows
-    from app.releases.forest import read as released_forest
+    from app.releases.forest import draw as forest_draw
     from app.services.drawing import perform as service
     from app.worker import child
 
@@ -276,7 +276,7 @@ def run_child(point: str, journal: Path, database_url: str, supervisor: int) -> 
     places: dict[str, Callable[[], None]] = {
         "child-began": lambda: before(service, "perform", kill),
         "rows-opened": lambda: after(private_rows, "read", kill),
-        "artifact-not-written": lambda: after(released_forest, "dumps", kill),
+        "artifact-not-written": lambda: after(forest_draw, "dumps", kill),
         "artifact-written": lambda: after(service, "perform", kill),
         ABANDONED: lambda: after(private_rows, "read", abandon),
         SLOW: lambda: after(private_rows, "read", lambda _: _wait_for(released(journal))),
