@@ -3,7 +3,7 @@
 Run ``python -m benchmarks.admission --before <folder>``, where the folder is a checkout of the earlier commit (``git
 worktree add <folder> 8610e03f``). Each side is a process with its own database (:mod:`benchmarks.admission_load`); the
 sides run alternately, one after the other, and the table shows medians and the paired ratio, because absolute rates of
-a shared machine mean little. A request goes from ``services.spending.training`` to the committed answer; HTTP is
+a shared machine mean little. A request goes from ``services.releases.requests`` to the committed answer; HTTP is
 not part of it. The CPU is that of the process: SQLite works inside it, PostgreSQL does not.
 
 pgbench runs one UPDATE of one row and one INSERT in a transaction, with as many clients. Both databases sync every

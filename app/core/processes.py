@@ -181,7 +181,9 @@ def module_command(module: str, *arguments: str) -> list[str]:
 
 
 def module_environment(environ: Mapping[str, str]) -> dict[str, str]:
-    """An environment in which ``app`` is this program."""
-    above = str(Path(app.__file__).parents[1])
-    path = [above, *filter(None, [environ.get("PYTHONPATH")])]
+    """An environment in which ``app`` is this program, and the verifier beside it that of the same source."""
+    above = Path(app.__file__).parents[1]
+    beside = above / "packages" / "verifier"  # in a checkout; a wheel has it beside ``app``
+    folders = [str(folder) for folder in (above, beside) if folder.is_dir()]
+    path = [*folders, *filter(None, [environ.get("PYTHONPATH")])]
     return dict(environ) | {"PYTHONPATH": os.pathsep.join(path), "PYTHONSAFEPATH": "1"}

@@ -23,6 +23,7 @@ from app.db.locks import WriteLock
 
 _ADVISORY_LOCK = 0x67726F7665  # "grove"
 _LOCK_NOT_AVAILABLE = "55P03"
+_DEADLOCK = "40P01"
 _LOCK_WAIT_S = 2
 """Seconds that a migration waits for a table of PostgreSQL: all other transactions on the table wait behind it."""
 _LOCK_PAUSE_S = 2.0
@@ -50,7 +51,8 @@ def upgrade(url: str, *, migration_url: str | None = None) -> None:
                 run_migrations(connection)
             return
         except OperationalError as error:
-            if getattr(error.orig, "sqlstate", None) != _LOCK_NOT_AVAILABLE or attempt == _LOCK_ATTEMPTS:
+            is_locked = getattr(error.orig, "sqlstate", None) in (_LOCK_NOT_AVAILABLE, _DEADLOCK)
+            if not is_locked or attempt == _LOCK_ATTEMPTS:
                 raise
             time.sleep(_LOCK_PAUSE_S)
 

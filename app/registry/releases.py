@@ -10,10 +10,10 @@ from sqlalchemy import Select, func, select, tuple_
 from sqlalchemy.orm import Session
 
 from app.core.errors import NotFound
-from app.db.base import find_row
+from app.core.stamps import is_reference
 from app.registry.tables import EvaluatedModelRow, ReleaseRow
 from app.releases import names
-from app.releases.names import PROFILE
+from app.releases.names import EVALUATION, PROFILE
 
 _LOADED_AT_ONCE = 4
 _LAST = 50
@@ -28,8 +28,12 @@ def add(session: Session, row: ReleaseRow, *, evaluated: Sequence[str] = ()) -> 
 
 def find(session: Session, kind: str, release_id: str, *, lock: bool = False) -> ReleaseRow:
     """Finds a release of a kind by its id; with ``lock``, it is not removed until the write transaction ends."""
-    row = find_row(session, ReleaseRow, release_id, kind=names.IN_WORDS[kind], lock=lock)
-    if row.kind != kind:
+    row = None
+    if is_reference(release_id):
+        query = select(ReleaseRow).where(ReleaseRow.id == release_id, ReleaseRow.kind == kind)
+        query = query.with_for_update().execution_options(populate_existing=True) if lock else query
+        row = session.execute(query).scalar_one_or_none()
+    if row is None:
         raise NotFound(names.IN_WORDS[kind])
     return row
 
@@ -60,7 +64,7 @@ def page_of_evaluations(
 ) -> Iterator[ReleaseRow]:
     """Yields a page of the evaluations of one model on the given datasets (``None``: all datasets), newest first."""
     query = select(ReleaseRow).join(EvaluatedModelRow, EvaluatedModelRow.evaluation_id == ReleaseRow.id)
-    query = query.where(EvaluatedModelRow.model_id == model_id)
+    query = query.where(EvaluatedModelRow.model_id == model_id, ReleaseRow.kind == EVALUATION)
     if dataset_ids is not None:
         query = query.where(ReleaseRow.dataset_id.in_(dataset_ids))
     return _page(session, query, before=before, limit=limit)

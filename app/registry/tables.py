@@ -41,6 +41,8 @@ class ReleaseRow(Base):
         CheckConstraint(
             "(digest IS NULL) = (size_bytes IS NULL) AND (digest IS NULL) = (body IS NOT NULL)", name="file_or_body"
         ),
+        CheckConstraint("(kind = 'train') = (algorithm IS NOT NULL)", name="model_has_algorithm"),
+        CheckConstraint("kind <> 'train' OR digest IS NOT NULL", name="model_is_file"),
     )
 
     @property

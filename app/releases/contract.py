@@ -1,4 +1,4 @@
-"""Defines the public facts by which every kind of release is priced.
+"""Defines what every kind of release is priced by: public facts.
 
 A kind is a folder of this package. ``price`` turns a request and public facts into a plan whose event the account pays
 for. ``draw`` turns the plan and PRIVATE rows into bytes, in the child process of a charged job alone
@@ -20,11 +20,13 @@ STEPS_OF_A_LABEL = 2
 """A changed label is one row removed and one row added."""
 
 
-def public_facts(terms: Terms, size: int | None, schema: Schema, adjacency: Adjacency) -> PublicFacts:
+def public_facts(
+    terms: Terms, size: int | None, schema: Schema, adjacency: Adjacency = Adjacency.ADD_REMOVE_ONE
+) -> PublicFacts:
     """The facts that an account gives to a mechanism; ε and budget are stated under the mechanism's ``adjacency``.
 
     Args:
-        size: see :attr:`PlanRequest.public_size`.
+        size: see :attr:`app.releases.forest.price.PlanRequest.public_size`.
     """
     if (terms.adjacency, adjacency) == (Adjacency.ADD_REMOVE_ONE, Adjacency.LABEL):
         raise AdjacencyMismatch(terms.adjacency.value, (adjacency.value,))

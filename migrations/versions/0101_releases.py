@@ -38,6 +38,10 @@ COPIES = (
 
 
 def upgrade() -> None:
+    if op.get_bind().dialect.name == "postgresql":
+        # Otherwise a worker could register a model between the copy of its table and the end of the table. A worker
+        # locks its job before it adds a release: the same order, or both would wait for each other.
+        op.execute("LOCK TABLE jobs, models, profiles, evaluations, evaluated_models IN ACCESS EXCLUSIVE MODE")
     op.create_table(
         "releases",
         sa.Column("id", sa.Text(), nullable=False),
@@ -55,6 +59,8 @@ def upgrade() -> None:
             "(digest IS NULL) = (size_bytes IS NULL) AND (digest IS NULL) = (body IS NOT NULL)",
             name=op.f("ck_releases_file_or_body"),
         ),
+        sa.CheckConstraint("(kind = 'train') = (algorithm IS NOT NULL)", name=op.f("ck_releases_model_has_algorithm")),
+        sa.CheckConstraint("kind <> 'train' OR digest IS NOT NULL", name=op.f("ck_releases_model_is_file")),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_releases")),
         sa.UniqueConstraint("job_id", name=op.f("uq_releases_job_id")),
     )

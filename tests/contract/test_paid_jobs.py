@@ -266,6 +266,22 @@ def test_the_parameters_of_a_profile_and_of_an_evaluation_are_priced_again(scene
     assert scene.end(job_id) == ("failed", "failed", ["reserve", "void"])
 
 
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)])
+def test_a_model_that_is_named_twice_with_another_file_is_not_read(scene: Scene, order: tuple[int, int]) -> None:
+    """The number of models and one of the two files are those of the plan."""
+    models = [model(scene, "a"), model(scene, "b")]
+    job_id = evaluation(scene, *models)
+
+    def changed(task: dict[str, Any]) -> None:
+        first, second = task["work"]["models"]
+        named = [first, {**first, "digest": second["digest"]}]
+        task["work"]["models"] = [named[index] for index in order]
+
+    _of_task(changed)(scene, job_id)
+    run(scene, _never)
+    assert scene.end(job_id) == ("failed", "failed", ["reserve", "void"])
+
+
 def test_an_event_that_would_cost_one_row_what_was_reserved_for_a_unit_of_two_rows_reads_no_row(
     installation: Installation,
 ) -> None:

@@ -20,7 +20,7 @@ from app.releases.forest import read as released_forest
 
 
 def draw(job: Drawing) -> bytes:
-    """Draws an evaluation; see :data:`app.releases.drawing.Draw`."""
+    """Draws an evaluation; see :data:`app.releases.drawing.Draw`. The models are in the job's folder."""
     evaluated = [released_forest.loads(job.model(model["digest"])) for model in job.work["models"]]
     models = [(artifact.forest, artifact.schema) for artifact in evaluated]
     released = release(EvaluationPlan.from_json(job.work["plan"]), models, job.values(), job.randomness)

@@ -145,7 +145,9 @@ def draw(job: Drawing) -> bytes:
 
 
 def _forest(job: Drawing, plan: Plan, schema: Schema) -> Forest:
-    """The forest, without the rows, which leave memory before the artifact is made."""
+    """The forest, without the rows of this process, which leave memory before the artifact is made; the workers of a
+    cluster drop theirs after it.
+    """
     protects_labels = catalogue.algorithm(plan.algorithm).adjacency is Adjacency.LABEL
     rows = _rows(job, plan, keep_unlabelled=protects_labels)
     unlabelled = None if plan.unlabelled is None else _rows(job, plan, part=1, keep_unlabelled=True)

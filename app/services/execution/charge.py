@@ -124,7 +124,7 @@ def _planned_before(installation: Installation, claim: Claim) -> StoredPlan | No
 
 def _planning(row: JobRow, datasets: Sequence[Dataset]) -> StoredPlan:
     terms = [_terms(dataset, part.price) for dataset, part in zip(datasets, row.parts, strict=True)]
-    return StoredPlan(row.kind, row.algorithm, row.task["work"], datasets[0].schema, terms)
+    return StoredPlan(row.kind, row.algorithm, row.task["work"], datasets[0].row.schema, terms)
 
 
 def require_paid(session: Session, row: JobRow, planned: StoredPlan | None) -> None:
@@ -178,7 +178,8 @@ def _is_paid(session: Session, row: JobRow, by_id: Mapping[str, ReservationRow],
 def _reads_named_models(session: Session, row: JobRow) -> bool:
     """Whether the files that a job reads beside rows are those of the models that it names."""
     named = kind_of(row.kind).inputs(row.task["work"])
-    return all(releases.find(session, MODEL, model_id).digest == digest for model_id, digest in named.items())
+    are_distinct = len({model_id for model_id, _ in named}) == len(named)
+    return are_distinct and all(releases.find(session, MODEL, model_id).digest == digest for model_id, digest in named)
 
 
 def _is_part_paid(
@@ -261,9 +262,12 @@ def planned_bytes(session: Session, row: JobRow) -> int:
     Raises:
         TaskNotPaid: the stored plan is not a plan of this service.
     """
+    kind = kind_of(row.kind)
+    if not kind.is_file:  # bodies are small and go to the database
+        return 0
     schema = catalog.find(session, row.dataset_id).living().schema
     try:
-        return kind_of(row.kind).planned_bytes(row.task["work"], schema)
+        return kind.planned_bytes(row.task["work"], schema)
     except PlanInvalid:
         raise TaskNotPaid from None
 

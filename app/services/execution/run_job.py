@@ -236,7 +236,7 @@ def _lay_out_inputs(installation: Installation, claim: Claim, lease: Lease) -> b
     """
     with installation.database.read() as session:
         row = queue.job(session, claim.job_id)
-        digests = list(kind_of(row.kind).inputs(row.task["work"]).values())
+        digests = [digest for _, digest in kind_of(row.kind).inputs(row.task["work"])]
     folder = installation.job_folder(claim.job_id)
     try:
         _try_to_write(folder)

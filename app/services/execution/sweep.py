@@ -28,6 +28,7 @@ from app.services.execution.finished import Note
 from app.services.installation import Installation
 from app.services.jobs import notices
 from app.services.jobs.task import OUTPUT
+from app.services.releases import kinds
 
 _log = logging.getLogger(__name__)
 
@@ -78,10 +79,12 @@ def tidy_jobs(installation: Installation) -> None:
         with installation.database.read() as session:
             if queue.is_unfinished(session, job_folder.name):
                 continue
+            row = session.get(JobRow, job_folder.name)
+        is_file = row is None or (row.kind in kinds.KINDS and kinds.kind_of(row.kind).is_file)
         with suppress(FileNotFoundError):  # no folder, or its worker is removing it
             digest = hashlib.sha256((job_folder / OUTPUT).read_bytes()).hexdigest()
             with installation.database.read() as session:
-                if not models.is_referenced(session, digest):
+                if is_file and not models.is_referenced(session, digest):
                     installation.store.remove(digest)
         shutil.rmtree(job_folder, ignore_errors=True)
 

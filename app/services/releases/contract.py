@@ -56,11 +56,6 @@ class Named:
     datasets: Sequence[str]
     releases: Sequence[Earlier] = ()
 
-    @property
-    def ids(self) -> list[str]:
-        """The ids of the earlier releases."""
-        return [earlier.row.id for earlier in self.releases]
-
 
 @dataclass(frozen=True, kw_only=True)
 class Planned(ABC, Generic[Quote]):
@@ -102,6 +97,12 @@ class ReleaseRequest(ABC, Generic[Quote]):
     def find(self, session: Session, principal: Principal) -> Named:
         """What the request names; checks that the caller may use the earlier releases."""
 
+    def confirm(self, session: Session, principal: Principal, named: Named) -> None:
+        """Checks, with the caller's present roles, that the request still names the earlier releases that were found.
+
+        Runs under the locks of the job's datasets, so it loads no body and no file.
+        """
+
     @abstractmethod
     def plan(self, installation: Installation, named: Named, sources: Sequence[AskedDataset]) -> Planned[Quote]:
         """Plans and prices. Reads artifacts, which do not change, and no database."""
@@ -111,15 +112,20 @@ class StoredPlan(NamedTuple):
     """What the row of a job says of its plan, and what the plan follows from.
 
     Attributes:
-        schema: of the first part's dataset.
+        declaration: of the first part's dataset, in JSON form: comparing it takes less time than reading it.
         terms: on which each part is paid.
     """
 
     kind: str
     algorithm: str | None
     work: dict[str, Any]
-    schema: Schema
+    declaration: dict[str, Any]
     terms: Sequence[Terms]
+
+    @property
+    def schema(self) -> Schema:
+        """The declaration."""
+        return Schema.from_json(self.declaration)
 
 
 class ReleaseKind(ABC):
@@ -127,9 +133,11 @@ class ReleaseKind(ABC):
 
     Attributes:
         prefix: of the ids of the releases.
+        is_file: whether the release is the file that the child wrote; otherwise :meth:`body` makes a body of it.
     """
 
     prefix: str
+    is_file: bool = False
 
     @abstractmethod
     def is_planned(self, stored: StoredPlan) -> bool:
@@ -137,12 +145,12 @@ class ReleaseKind(ABC):
         not of its form.
         """
 
-    def inputs(self, work: Mapping[str, Any]) -> Mapping[str, str]:
-        """The models that the child reads: digests by id. They are copied to the job's folder before the charge."""
-        return {}
+    def inputs(self, work: Mapping[str, Any]) -> Sequence[tuple[str, str]]:
+        """Ids and digests of the models that the child reads; they are copied to the job's folder before the charge."""
+        return ()
 
     def planned_bytes(self, work: Mapping[str, Any], schema: Schema) -> int:
-        """The public size of the file that a job stores. Bodies are small and go to the database."""
+        """The public size of the file that a job stores; asked of kinds that are files."""
         return 0
 
     def counts_codes(self, algorithm: str | None) -> bool:
@@ -155,7 +163,7 @@ class ReleaseKind(ABC):
 
     @abstractmethod
     def body(self, task: JobTask, data: bytes) -> dict[str, Any] | None:
-        """Checks the child's output, and makes the body that is stored of it; ``None`` if the file itself is stored.
+        """Checks the child's output, and makes the body that is stored of it; ``None`` where the file is stored.
 
         Raises:
             OutputInvalid: the bytes are not a release of this kind.

@@ -13,14 +13,12 @@ from sqlalchemy.orm import Session
 from app.access import grants
 from app.access.grants import SEE_MODEL, TRAIN, Principal
 from app.core import json_text, stamps
-from app.core.errors import InvalidRequest
+from app.core.errors import InvalidRequest, Unavailable
 from app.forests.bins import noisy_counts
 from app.forests.contract.algorithm import PublicFacts
 from app.forests.data.schema import Schema
 from app.jobs import queue
 from app.jobs.tables import JobRow
-from app.privacy.calibration import Terms
-from app.privacy.events import Adjacency
 from app.privacy.scope import Scope
 from app.registry import releases
 from app.registry.tables import ReleaseRow
@@ -114,11 +112,21 @@ class EvaluationRequest(ReleaseRequest[EvaluationQuoteOut]):
 
     def find(self, session: Session, principal: Principal) -> Named:
         """See :class:`ReleaseRequest`. The rows that are read are by default of the dataset of the first model."""
+        rows = self._models(session, principal)
+        models = [Earlier(row, queue.job(session, row.job_id).parts) for row in rows]
+        return Named([self.body.dataset or rows[0].dataset_id], models)
+
+    def confirm(self, session: Session, principal: Principal, named: Named) -> None:
+        """See :class:`ReleaseRequest`."""
+        found = [model.row.id for model in named.releases]
+        if [row.id for row in self._models(session, principal)] != found:
+            raise Unavailable("an alias moved while the job was planned; nothing was charged")
+
+    def _models(self, session: Session, principal: Principal) -> list[ReleaseRow]:
         rows = [addressed_model(session, principal, address, SEE_MODEL) for address in self.models]
         if len({row.id for row in rows}) < len(rows):
             raise InvalidRequest.at("/models", "not-distinct")
-        models = [Earlier(row, queue.job(session, row.job_id).parts) for row in rows]
-        return Named([self.body.dataset or rows[0].dataset_id], models)
+        return rows
 
     def plan(self, installation: Installation, named: Named, sources: Sequence[AskedDataset]) -> PlannedEvaluation:
         """See :class:`ReleaseRequest`."""
@@ -132,21 +140,20 @@ class EvaluationRequest(ReleaseRequest[EvaluationQuoteOut]):
                     warnings.append(f"Model {model.row.id}: {text}")
         asked = ask_part(source, self.body)
         schema = source.dataset.schema
-        plan = _plan(self.body, _facts(asked.terms, schema))
+        plan = _plan(self.body, public_facts(asked.terms, None, schema))
         if any(_was_trained_on(model, asked) for model in named.releases):
             warnings.insert(0, _TRAINED_ON)
+        models = [{"id": model.row.id, "digest": model.row.file} for model in named.releases]
         work = {
             "plan": plan.to_json(),
-            "models": [{"id": model.row.id, "digest": model.row.file} for model in named.releases],
+            "models": models,
             "classes": list(schema.label.classes),
             "warnings": [*asked.warnings, *warnings],
         }
         parts = [PricedPart(asked, plan.event)]
-        return PlannedEvaluation(parts=parts, work=work, models=named.ids, plan=plan, warnings=warnings)
-
-
-def _facts(terms: Terms, schema: Schema) -> PublicFacts:
-    return public_facts(terms, None, schema, Adjacency.ADD_REMOVE_ONE)
+        return PlannedEvaluation(
+            parts=parts, work=work, models=[model["id"] for model in models], plan=plan, warnings=warnings
+        )
 
 
 def _plan(body: EvaluationIn | SelectionIn, facts: PublicFacts) -> EvaluationPlan:
@@ -175,7 +182,7 @@ class EvaluationKind(ReleaseKind):
         """See :class:`ReleaseKind`."""
         [paid], work = stored.terms, stored.work
         plan, n_models = EvaluationPlan.from_json(work["plan"]), len(work["models"])
-        facts = _facts(paid, stored.schema)
+        facts = public_facts(paid, None, stored.schema)
         if BEST in plan.releases:
             planned = plan_best(n_models, facts, winner_accuracy=ACCURACY in plan.releases)
         else:
@@ -183,9 +190,9 @@ class EvaluationKind(ReleaseKind):
         is_whole = planned.n_models == n_models and tuple(work["classes"]) == stored.schema.label.classes
         return is_whole and planned == plan
 
-    def inputs(self, work: Mapping[str, Any]) -> Mapping[str, str]:
+    def inputs(self, work: Mapping[str, Any]) -> Sequence[tuple[str, str]]:
         """See :class:`ReleaseKind`: the models' artifacts."""
-        return {model["id"]: model["digest"] for model in work["models"]}
+        return [(model["id"], model["digest"]) for model in work["models"]]
 
     def public_facts(self, session: Session, row: JobRow) -> dict[str, Any]:
         """The facts that are shown with the released numbers."""
@@ -220,11 +227,11 @@ def list_evaluations(
     """Lists the evaluations of one model on datasets where the key may train, newest first."""
     with installation.database.read() as session:
         model = addressed_model(session, principal, address, SEE_MODEL)
-        visible = grants.datasets_with(session, principal, TRAIN)
+        dataset_ids = grants.datasets_with(session, principal, TRAIN)
         shown, following = page_of(
             page,
             lambda limit: releases.page_of_evaluations(
-                session, model_id=model.id, dataset_ids=visible, before=page.cursor, limit=limit
+                session, model_id=model.id, dataset_ids=dataset_ids, before=page.cursor, limit=limit
             ),
             lambda row: row.id,
             lambda row: json_text.n_bytes(row.facts),

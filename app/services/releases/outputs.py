@@ -31,6 +31,11 @@ class Output:
     size_bytes: int | None = None
     body: Mapping[str, Any] | None = None
 
+    def __post_init__(self) -> None:
+        """Raises ``ValueError`` unless this is one of the two: a note may be of another version."""
+        if (self.digest is None) is not (self.size_bytes is None) or (self.digest is None) is (self.body is None):
+            raise ValueError("an output is a file or a body")
+
     def discard(self, installation: Installation) -> None:
         """Removes the stored file of a job that was lost before :func:`register`."""
         if self.digest is not None:
@@ -44,10 +49,11 @@ def keep(installation: Installation, task: JobTask, data: bytes) -> Output:
         OutputInvalid: the bytes are not a release of the job's kind.
         OSError: the output could not be stored.
     """
-    body = kind_of(task.kind).body(task, data)
-    if body is not None:
-        return Output(body=body)
-    return Output(digest=installation.store.put(data), size_bytes=len(data))
+    kind = kind_of(task.kind)
+    body = kind.body(task, data)
+    if kind.is_file:
+        return Output(digest=installation.store.put(data), size_bytes=len(data))
+    return Output(body=body)
 
 
 def register(session: Session, row: JobRow, output: Output) -> None:
@@ -64,5 +70,5 @@ def register(session: Session, row: JobRow, output: Output) -> None:
         created_at=row.submitted_at,  # public: the time of completion would reveal how long the job took
         **vars(output),
     )
-    releases.add(session, release, evaluated=list(kind.inputs(row.task["work"])))
+    releases.add(session, release, evaluated=[model_id for model_id, _ in kind.inputs(row.task["work"])])
     row.release_id = release.id

@@ -13,11 +13,8 @@ from sqlalchemy.orm import Session
 from app.access.grants import TRAIN, Principal
 from app.core import json_text, stamps
 from app.forests.bins import quantile_bins
-from app.forests.contract.algorithm import PublicFacts
 from app.forests.data.schema import Schema
 from app.jobs.tables import JobRow
-from app.privacy.calibration import Terms
-from app.privacy.events import Adjacency
 from app.registry import releases
 from app.registry.tables import ReleaseRow
 from app.releases.contract import public_facts
@@ -86,12 +83,8 @@ class ProfileRequest(ReleaseRequest[ProfileQuoteOut]):
     def plan(self, installation: Installation, named: Named, sources: Sequence[AskedDataset]) -> PlannedProfile:
         """See :class:`ReleaseRequest`."""
         asked = ask_part(sources[0], self.body)
-        plan = price.plan(self.body.parameters, _facts(asked.terms, asked.dataset.schema))
+        plan = price.plan(self.body.parameters, public_facts(asked.terms, None, asked.dataset.schema))
         return PlannedProfile(parts=[PricedPart(asked, plan.event)], work={"plan": plan.to_json()}, plan=plan)
-
-
-def _facts(terms: Terms, schema: Schema) -> PublicFacts:
-    return public_facts(terms, None, schema, Adjacency.ADD_REMOVE_ONE)
 
 
 def released_profile(row: ReleaseRow) -> Profile:
@@ -107,7 +100,7 @@ class ProfileKind(ReleaseKind):
     def is_planned(self, stored: StoredPlan) -> bool:
         """See :class:`ReleaseKind`."""
         [paid], plan = stored.terms, ProfilePlan.from_json(stored.work["plan"])
-        return price.plan(plan.parameters, _facts(paid, stored.schema)) == plan
+        return price.plan(plan.parameters, public_facts(paid, None, stored.schema)) == plan
 
     def public_facts(self, session: Session, row: JobRow) -> dict[str, Any]:
         """The facts that are shown with the released numbers."""

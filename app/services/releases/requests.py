@@ -4,7 +4,7 @@ from typing import Any
 
 from app.access.grants import TRAIN, Principal
 from app.access.idempotency import Answer, IdempotentRequest
-from app.core.errors import GrovekeeperError, Unavailable
+from app.core.errors import GrovekeeperError, NotFound
 from app.services.installation import Installation
 from app.services.releases.contract import Named, Planned, Quote, ReleaseRequest
 from app.services.spending.asked import read_asked
@@ -22,6 +22,7 @@ def quote(installation: Installation, caller: Principal, asked: ReleaseRequest[Q
         principal, sources = read_asked(installation, session, caller, named.datasets, TRAIN)
         for source in sources:
             source.dataset.living()
+        asked.confirm(session, principal, named)
         planned = asked.plan(installation, named, sources)
         return planned.quoted(quote_parts(session, principal, planned.parts))
 
@@ -33,7 +34,7 @@ def submit(
     named, planned = _planned_before(installation, caller, asked)
     with spending(installation, caller, request) as opened:
         if named is None:
-            assert isinstance(planned, GrovekeeperError), "what is planned names its datasets"
+            assert isinstance(planned, NotFound), "what is planned names its datasets"
             return opened.answered_before(planned)
         authorized = opened.authorize(named.datasets)
         locked = authorized.lock(route=asked.route)
@@ -41,8 +42,7 @@ def submit(
             return locked
         if isinstance(planned, GrovekeeperError):
             raise planned
-        if named.releases and asked.find(locked.session, authorized.principal).ids != named.ids:
-            raise Unavailable("an alias moved while the job was planned; nothing was charged")
+        asked.confirm(locked.session, authorized.principal, named)
         parts = locked.confirmed(planned.parts)
         job = Job(
             kind=asked.kind,
@@ -64,11 +64,16 @@ def _planned_before(
 
     The transaction must not wait for the files of models either.
     """
-    named = None
-    try:
-        with installation.database.read() as session:
+    with installation.database.read() as session:
+        try:
             named = asked.find(session, caller)
+        except NotFound as error:
+            return None, error
+        try:
             _, sources = read_asked(installation, session, caller, named.datasets, TRAIN)
+        except GrovekeeperError as error:
+            return named, error
+    try:
         return named, asked.plan(installation, named, sources)
     except GrovekeeperError as error:
         return named, error

@@ -6,7 +6,8 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
-from app.access.grants import Principal
+from app.access import grants
+from app.access.grants import TRAIN, Principal
 from app.core import stamps
 from app.core.errors import InvalidRequest
 from app.datasets import catalog
@@ -98,6 +99,11 @@ class TrainingRequest(ReleaseRequest[PlanOut]):
         if body.profile is None:
             return Named(datasets)
         return Named(datasets, [Earlier(visible(session, principal, PROFILE, body.profile))])
+
+    def confirm(self, session: Session, principal: Principal, named: Named) -> None:
+        """See :class:`ReleaseRequest`. A profile is never removed, but a grant may be."""
+        for profile in named.releases:
+            grants.require(session, principal, profile.row.dataset_id, TRAIN, kind="profile")
 
     def plan(self, installation: Installation, named: Named, sources: Sequence[AskedDataset]) -> PlannedTraining:
         """See :class:`ReleaseRequest`. Every account's facts come from ``sources``."""
@@ -198,7 +204,7 @@ class Reuse:
 
 
 def _reused(named: Named, dataset: catalog.Dataset) -> Reuse | None:
-    """The profile that a request names, if any.
+    """The profile that a request names, if any. Both datasets must declare equal features and classes.
 
     Raises:
         InvalidRequest: the profile was released under other features or classes.
@@ -216,6 +222,7 @@ class TrainKind(ReleaseKind):
     """Jobs that grow a forest and register a model."""
 
     prefix = stamps.MODEL
+    is_file = True
 
     def is_planned(self, stored: StoredPlan) -> bool:
         """See :class:`ReleaseKind`."""

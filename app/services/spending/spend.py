@@ -28,7 +28,7 @@ from app.access.grants import TRAIN, Principal, Role
 from app.access.idempotency import Answer, IdempotentRequest
 from app.access.tables import AnswerRow
 from app.core import limits, stamps
-from app.core.errors import DatasetDeleted, GrovekeeperError, NoRowsYet, TooManyRequests, Unavailable
+from app.core.errors import DatasetDeleted, GrovekeeperError, NoRowsYet, NotFound, TooManyRequests, Unavailable
 from app.datasets import catalog
 from app.datasets.catalog import DatasetRow
 from app.db.database import DialectName, time_column, transaction_time
@@ -125,20 +125,24 @@ class Opened:
     request: IdempotentRequest
     outcome: _Outcome
 
-    def answered_before(self, otherwise: GrovekeeperError) -> Answer:
+    def answered_before(self, gone: NotFound) -> Answer:
         """The answer to an earlier request with the idempotency key, if any, for a request that names what is gone.
 
-        It stays valid, for a caller who may train on the job's dataset.
+        It stays valid although a model was deleted, for a caller who may train on every dataset of the job.
 
         Raises:
-            GrovekeeperError: ``otherwise``, without an earlier answer.
+            NotFound: ``gone``, if there is no earlier answer, or the caller may not see it any more.
         """
         principal = refreshed(self.installation, self.session, self.caller)
         answer = idempotency.stored(self.session, self.request)
         if answer is None or answer.location is None:
-            raise otherwise
+            raise gone
         job = queue.job(self.session, answer.location.removeprefix("/jobs/"))
-        grants.require(self.session, principal, job.dataset_id, TRAIN, kind="job")
+        for dataset_id in {job.dataset_id, *(part.dataset for part in job.parts)}:
+            try:
+                grants.require(self.session, principal, dataset_id, TRAIN, kind="job")
+            except NotFound:
+                raise gone from None
         self.outcome.location = answer.location
         return answer
 
@@ -169,7 +173,7 @@ class Authorized:
 
         Args:
             route: under which the idempotency key is stored, if not the request's path, with a place for the id of the
-                dataset where the path may have its name.
+                dataset where the path may have its name: a repetition that names it otherwise finds its answer.
 
         Returns:
             The answer to an earlier request with the idempotency key, if there is one.

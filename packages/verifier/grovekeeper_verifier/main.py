@@ -41,7 +41,8 @@ _FIRST_OF_CSV = b"sequence,"
 _FIRST_OF_GZIP = b"\x1f\x8b"
 _BLANK_LINES = (b"\n", b"\r\n")
 _NO_SIGNATURES = (
-    "nothing was checked: signatures of checkpoints need the Python package cryptography (pip install cryptography); "
+    "nothing was checked: signatures of checkpoints need the Python package cryptography "
+    "(pip install grovekeeper-verifier[signatures]); "
     "without --checkpoint and --public-key, an export needs none"
 )
 
@@ -75,7 +76,9 @@ def main(arguments: Sequence[str]) -> int:
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # a locale must not turn a result into a crash
     parser = argparse.ArgumentParser(
-        prog="verify", description="Verifies the export of a ledger, or a proof about it.", allow_abbrev=False
+        prog="grovekeeper-verifier",
+        description="Verifies the export of a ledger, or a proof about it.",
+        allow_abbrev=False,
     )
     parser.add_argument("file", metavar="FILE", type=Path, help="an export (JSON Lines) or a proof (JSON)")
     parser.add_argument(

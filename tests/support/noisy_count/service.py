@@ -13,7 +13,6 @@ from app.api.requests import BodyRoute, By, Idempotency, sent
 from app.forests.bins import noisy_counts
 from app.jobs.tables import JobRow
 from app.privacy import events
-from app.privacy.events import Adjacency
 from app.releases.contract import public_facts
 from app.services.installation import Installation
 from app.services.jobs.task import JobTask
@@ -75,7 +74,7 @@ class CountRequest(ReleaseRequest[CountQuoteOut]):
 
     def plan(self, installation: Installation, named: Named, sources: Sequence[AskedDataset]) -> PlannedCount:
         asked = ask_part(sources[0], self.body)
-        priced = plan(public_facts(asked.terms, None, asked.dataset.schema, Adjacency.ADD_REMOVE_ONE))
+        priced = plan(public_facts(asked.terms, None, asked.dataset.schema))
         return PlannedCount(parts=[PricedPart(asked, priced.event)], work={"plan": priced.to_json()})
 
 
@@ -84,7 +83,7 @@ class CountKind(ReleaseKind):
 
     def is_planned(self, stored: StoredPlan) -> bool:
         [paid] = stored.terms
-        facts = public_facts(paid, None, stored.schema, Adjacency.ADD_REMOVE_ONE)
+        facts = public_facts(paid, None, stored.schema)
         return plan(facts) == CountPlan.from_json(stored.work["plan"])
 
     def public_facts(self, session: Session, row: JobRow) -> dict[str, Any]:
