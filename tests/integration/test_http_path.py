@@ -337,7 +337,7 @@ def test_models_answer_when_every_table_of_datasets_ledger_and_jobs_is_gone(data
         card = server.admin.http.get(model).json()
         predictor = server.granted(job["dataset"], "predictor")
     needed = {
-        "keys", "grants", "models", "alias_moves", "dataset_guarantees", "dataset_populations", "idempotent_answers",
+        "keys", "grants", "releases", "alias_moves", "dataset_guarantees", "dataset_populations", "idempotent_answers",
     }  # fmt: skip
     with running_server(database_url, tmp_path / "home", n_workers=0) as server:  # ready, with an empty cache
         with server.database.write() as session:

@@ -166,4 +166,5 @@ def _copy(session: Session, kind: type[_Row], row_id: str, prefix: str, dataset:
 
 
 def _copied_release(session: Session, release_id: str, prefix: str, dataset: str) -> str:
-    return _copy(session, ReleaseRow, release_id, prefix, dataset, job_id=stamps.new(stamps.JOB))
+    job_id = _copy(session, JobRow, session.get_one(ReleaseRow, release_id).job_id, stamps.JOB, dataset)
+    return _copy(session, ReleaseRow, release_id, prefix, dataset, job_id=job_id)
