@@ -32,7 +32,8 @@ def perform(task: JobTask, *, on_tree_done: Callable[[], None]) -> None:
     """
     draw = DRAW[task.kind]
     with ExitStack() as stack:
-        released = draw(ChargedJob(task, SystemRandomness(), on_tree_done, _reader(task, stack)))
+        read_codes = _reader(task, stack)
+        released = draw(ChargedJob(task, task.work, task.metadata, SystemRandomness(), on_tree_done, read_codes))
     task.write_output(released)
 
 
@@ -66,19 +67,11 @@ class ChargedJob:
     """Implements :class:`app.releases.drawing.Drawing`."""
 
     task: JobTask
+    work: Mapping[str, Any]
+    metadata: Mapping[str, Any]
     randomness: Randomness
     on_tree_done: Callable[[], None]
     read_codes: ReadCodes
-
-    @property
-    def work(self) -> Mapping[str, Any]:
-        """The instructions, with the ``plan`` that the charge pays for."""
-        return self.task.work
-
-    @property
-    def metadata(self) -> Mapping[str, Any]:
-        """Public facts that the release carries beside its numbers."""
-        return self.task.metadata
 
     def schema(self, part: int = 0) -> Schema:
         """The public declaration of the dataset of a part."""
