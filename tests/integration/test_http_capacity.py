@@ -46,7 +46,7 @@ def calls(http: httpx.Client, dataset: str, model: str) -> dict[Work, Callable[[
 FUNCTIONS: dict[Work, tuple[Any, str]] = {
     Work.ADMINISTRATION: (administration.keys, "create_key"),
     Work.READ: (datasets.show, "list_datasets"),
-    Work.WRITE: (training_routes, "show_plan"),
+    Work.WRITE: (training_routes, "quote"),
     Work.UPLOAD: (streams, "upload_rows"),
     Work.EXPORT: (ledger.history, "export_json_lines"),
     Work.CONVERSION: (models.models, "take_onnx"),
