@@ -17,6 +17,7 @@ from fractions import Fraction
 import numpy as np
 from app.releases.choice import price as choice_price
 from app.releases.evaluation import draw as evaluation_draw
+from app.releases.evaluation import price as evaluation_price
 from app.releases.forest import price as forest_price
 from app.releases.profile import price as profile_price
 from app.forests.bins import noisy_counts, releases
@@ -58,15 +59,18 @@ forest_price.plan(PlanRequest("mrf", {}, Terms(Fraction(1))), TWO_SPLITS)
         "EventCostsMore",
     ),
     "a profile": (
-        "noisy_counts.priced = lambda *each, **more: costly\nprofile.plan({}, facts)",
+        "noisy_counts.priced = lambda *each, **more: costly\nprofile_price.plan({}, facts)",
         "EventCostsMore",
     ),
     "an evaluation": (
-        'noisy_counts.priced = lambda *each, **more: costly\nevaluation.plan_tables(["accuracy"], facts, score_bins=2)',
+        """
+noisy_counts.priced = lambda *each, **more: costly
+evaluation_price.plan_tables(["accuracy"], facts, score_bins=2)
+""",
         "EventCostsMore",
     ),
     "a choice": (
-        "choice_price._selection = lambda *each: costly\nevaluation.plan_best(2, facts, winner_accuracy=False)",
+        "choice_price._selection = lambda *each: costly\nchoice_price.plan_best(2, facts, winner_accuracy=False)",
         "EventCostsMore",
     ),
     "a table that is larger than its event": (
