@@ -31,8 +31,8 @@ from app.services.ledger import audit, balances, external, history, spend_histor
 from app.services.ledger.audit import ActSearch
 from app.services.ledger.balances import cell_out
 from app.services.pagination import PageRequest
+from app.services.releases import profiles
 from app.services.releases.evaluations import list_evaluations
-from app.services.spending import profiles
 from app.wire.rules import RulesIn
 from tests.support import job_kinds, people
 from tests.support.crash_scene import ADMIN, DELTA, EVENT, OWNER, STRANGER, Scene
