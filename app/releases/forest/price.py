@@ -53,7 +53,8 @@ _NO_SIZE = "No public size is declared, so the defaults are those for a small ta
 _NO_SPLITS = "A forest without splits uses only the size of a profile."
 
 
-_UNLABELLED = "/unlabelled"
+SECOND_PART = "/unlabelled"
+"""The JSON pointer of the second part of a training request."""
 
 
 _TWO_STEPS = (
@@ -137,7 +138,7 @@ def _facts_for(mechanism: Algorithm, request: PlanRequest, schema: Schema) -> Pu
     """
     needs_two = isinstance(mechanism, TwoDatasetAlgorithm)
     if needs_two is (request.unlabelled is None):
-        raise InvalidRequest.at(_UNLABELLED, "required" if needs_two else "not-for-this-algorithm")
+        raise InvalidRequest.at(SECOND_PART, "required" if needs_two else "not-for-this-algorithm")
     for terms in _paying(request):
         if terms.accountant not in mechanism.accountants:
             raise AccountantMismatch(terms.accountant, mechanism.accountants)
@@ -148,7 +149,7 @@ def _facts_for(mechanism: Algorithm, request: PlanRequest, schema: Schema) -> Pu
     try:
         of_unlabelled = public_facts(request.unlabelled, request.unlabelled_size, schema, mechanism.adjacency)
     except InvalidRequest as invalid:
-        raise invalid.below(_UNLABELLED) from None
+        raise invalid.below(SECOND_PART) from None
     return replace(facts, unlabelled=replace(of_unlabelled, profile=facts.profile))
 
 
@@ -168,7 +169,7 @@ def _unlabelled_plan(
     try:
         event = _event(mechanism, partial(mechanism.structure_event, settled), facts.unlabelled)
     except InvalidRequest as invalid:
-        raise invalid.below(_UNLABELLED) from None
+        raise invalid.below(SECOND_PART) from None
     return UnlabelledPlan(event, terms)
 
 

@@ -80,13 +80,18 @@ def tidy_jobs(installation: Installation) -> None:
             if queue.is_unfinished(session, job_folder.name):
                 continue
             row = session.get(JobRow, job_folder.name)
-        is_file = row is None or (row.kind in kinds.KINDS and kinds.kind_of(row.kind).is_file)
-        with suppress(FileNotFoundError):  # no folder, or its worker is removing it
-            digest = hashlib.sha256((job_folder / OUTPUT).read_bytes()).hexdigest()
-            with installation.database.read() as session:
-                if is_file and not models.is_referenced(session, digest):
-                    installation.store.remove(digest)
+        if row is None or (row.kind in kinds.KINDS and kinds.kind_of(row.kind).is_file):
+            _remove_unregistered(installation, job_folder)
         shutil.rmtree(job_folder, ignore_errors=True)
+
+
+def _remove_unregistered(installation: Installation, job_folder: Path) -> None:
+    with suppress(FileNotFoundError):  # no folder, or its worker is removing it
+        digest = hashlib.sha256((job_folder / OUTPUT).read_bytes()).hexdigest()
+        with installation.database.read() as session:
+            is_needed = models.is_referenced(session, digest)
+        if not is_needed:
+            installation.store.remove(digest)
 
 
 def tidy_rows(installation: Installation) -> None:

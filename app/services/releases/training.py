@@ -21,7 +21,7 @@ from app.privacy.scope import Scope
 from app.registry import releases
 from app.registry.tables import ReleaseRow
 from app.releases.forest import read as released_forest
-from app.releases.forest.price import PlanRequest, plan, read_plan, require_priced
+from app.releases.forest.price import SECOND_PART, PlanRequest, plan, read_plan, require_priced
 from app.releases.names import MODEL, PROFILE
 from app.releases.profile.read import Profile
 from app.services.installation import Installation
@@ -42,9 +42,6 @@ from app.services.releases.profiles import released_profile
 from app.services.spending.asked import AskedDataset, AskedPart, PricedPart, ask_part
 from app.services.spending.quotes import PartQuote, expected_accuracy
 from app.wire.spending import AccountPlanOut, PlanIn, PlanOut, ReusedProfileOut
-
-SECOND_PART = "/unlabelled"
-"""The JSON pointer of the second part of a training request."""
 
 PRECISE = 10
 """A noisy size replaces a declared size if it is at least this many standard deviations of its noise."""
