@@ -131,17 +131,20 @@ class JobEvents:
             # The poller of no client, who may go away.
             self._poller = asyncio.create_task(self._poll(installation), context=Context())
         try:
-            last = first
+            last, silent_until = first, _comment_time()
             while last.state not in ENDED:
                 try:
-                    async with asyncio.timeout(limits.EVENT_SILENCE_S):
+                    # Each look of the poller arrives, whether or not it found a change: the silence outlasts looks.
+                    async with asyncio.timeout_at(silent_until):
                         current = await queue.get()
                 except TimeoutError:
+                    silent_until = _comment_time()
                     yield None
                     continue
                 if current is None:
                     return
                 if current != last:
+                    silent_until = _comment_time()
                     yield current
                 last = current
         finally:
@@ -163,6 +166,11 @@ class JobEvents:
             for each in followed:
                 for queue in self._followers.get(each, ()):
                     queue.put_nowait(visible.get(each))
+
+
+def _comment_time() -> float:
+    """The time of the event loop at which a stream that begins to be silent now sends a comment."""
+    return asyncio.get_running_loop().time() + limits.EVENT_SILENCE_S
 
 
 async def job_events(

@@ -74,8 +74,12 @@ def _pass_one_request(
 
 
 def _pass_body(received: BufferedIOBase, service: socket.socket) -> None:
-    """Passes on what a client sends after the head of its request, until one of the two goes away."""
+    """Passes on what a client sends after the head of its request, until one of the two goes away.
+
+    A client that leaves an answer unread resets its connection: reading fails then, instead of ending.
+    """
     with suppress(OSError, ValueError):
         while chunk := received.read1(65_536):
             service.sendall(chunk)
+    with suppress(OSError):
         service.shutdown(socket.SHUT_RDWR)

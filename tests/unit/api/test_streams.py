@@ -1,6 +1,7 @@
 """The event stream of jobs: one poller per process for all clients; it survives a short outage of the database."""
 
 import asyncio
+import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -94,6 +95,32 @@ def test_followers_wait_for_a_database_that_is_away(monkeypatch: pytest.MonkeyPa
     queued, done = _job("queued"), _job("succeeded", 2)
     script = _Script(Unavailable(), [queued], Unavailable(), [done])
     assert _follow(monkeypatch, script, queued) == [[queued, done]]
+
+
+def test_a_job_that_every_look_finds_unchanged_brings_a_comment_after_each_silence(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Looks are many times more frequent than comments; an event begins a new silence."""
+    monkeypatch.setattr(limits, "EVENT_SILENCE_S", 0.05)
+    queued, half, done = _job("queued"), _job("running", 1), _job("succeeded", 2)
+    streamed: list[JobOut | None] = []
+
+    def look_at(here: object, followed: Sequence[Followed]) -> dict[Followed, JobOut]:
+        if streamed.count(None) < 3:
+            return dict.fromkeys(followed, queued)
+        return dict.fromkeys(followed, half if half not in streamed else done)
+
+    monkeypatch.setattr(streams.show_jobs, "look_at", look_at)
+
+    async def follow() -> None:
+        async with asyncio.timeout(60):
+            async for job in JobEvents(Capacities()).follow(HERE, CALLER, queued):
+                streamed.append(job)
+
+    start = time.monotonic()
+    asyncio.run(follow())
+    assert streamed == [queued, None, None, None, half, done]
+    assert time.monotonic() - start >= 3 * 0.05
 
 
 def test_a_stream_ends_when_its_follower_may_not_see_the_job_any_more(monkeypatch: pytest.MonkeyPatch) -> None:
