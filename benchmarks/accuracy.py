@@ -29,11 +29,11 @@ from typing import TypeAlias
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from app.core.errors import GrovekeeperError, InvalidRequest
 from benchmarks import datasets, leads, tables
 from benchmarks.datasets import Dataset
 from benchmarks.reference import methods
 from benchmarks.runs import Run, RunsUnreadable, Task, append, load, measure, runs_of, unfinished
+from grovekeeper_forests.errors import GrovekeeperError
 
 Outcome: TypeAlias = tuple[Task, Run | str]
 """A task with its run, or with the reason why the task was refused."""
@@ -79,8 +79,6 @@ def _outcome(folder: Path, task: Task) -> Outcome:
     """Runs a task. A refused request, for example with a budget that is too small, does not end the other runs."""
     try:
         return task, measure(_dataset(folder, task.dataset), task)
-    except InvalidRequest as refused:
-        return task, "; ".join(f"{problem.at}: {problem.problem}" for problem in refused.errors)
     except GrovekeeperError as refused:
         return task, str(refused)
 

@@ -12,18 +12,18 @@ from fractions import Fraction
 import numpy as np
 import pyarrow as pa
 
-from app.core import limits
 from app.core.logging import Tally
-from app.forests.data.sanitiser import SanitisedColumns, SanitisedRows, sanitise_prediction_columns
-from app.forests.data.schema import Feature, Label, Schema
-from app.forests.noise.randomness import SystemRandomness
-from app.privacy.calibration import Terms
-from app.releases.forest import read as released_forest
-from app.releases.forest.draw import grow
-from app.releases.forest.price import PlanRequest, plan
-from app.releases.forest.read import Artifact
 from app.services import arrow_tables
 from app.services.predict import PredictingModel, PredictionForm
+from grovekeeper_forests import limits as forest_limits
+from grovekeeper_forests.data.sanitiser import SanitisedColumns, SanitisedRows, sanitise_prediction_columns
+from grovekeeper_forests.data.schema import Feature, Label, Schema
+from grovekeeper_forests.noise.randomness import SystemRandomness
+from grovekeeper_forests.privacy.calibration import Terms
+from grovekeeper_forests.releases.forest import read as released_forest
+from grovekeeper_forests.releases.forest.draw import grow
+from grovekeeper_forests.releases.forest.price import PlanRequest, plan
+from grovekeeper_forests.releases.forest.read import Artifact
 
 _N_FEATURES = 14
 _CATEGORIES = tuple("abcdefgh")
@@ -54,7 +54,7 @@ def table_of(schema: Schema, n_rows: int) -> pa.Table:
 def grown(schema: Schema) -> Artifact:
     """A forest of the default algorithm, packed as an artifact."""
     planned = plan(PlanRequest("rpf", {}, Terms(Fraction(1))), schema)
-    cells = dict(arrow_tables.read(stream_of(table_of(schema, limits.MAX_PREDICTION_ROWS)), schema).columns)
+    cells = dict(arrow_tables.read(stream_of(table_of(schema, forest_limits.MAX_PREDICTION_ROWS)), schema).columns)
     half = sanitise_prediction_columns(schema, cells)
     n_rows = 2 * half.n_rows
     columns = SanitisedColumns(tuple(np.concatenate([column, column]) for column in half.columns), n_rows)
@@ -87,7 +87,7 @@ def measure(n_categorical: int) -> None:
     """Prints the figures for one schema."""
     schema = schema_of(n_categorical)
     model = PredictingModel("md", "digest", grown(schema), Tally())
-    body = stream_of(table_of(schema, limits.MAX_PREDICTION_ROWS))
+    body = stream_of(table_of(schema, forest_limits.MAX_PREDICTION_ROWS))
 
     def decoded() -> SanitisedColumns:
         return sanitise_prediction_columns(schema, dict(arrow_tables.read(body, schema).columns))
@@ -103,7 +103,7 @@ def measure(n_categorical: int) -> None:
     seconds |= {"decode and predict": seconds["decode"] + seconds["predict"], "all": sum(seconds.values())}
     print(f"{_N_FEATURES - n_categorical} numbers, {n_categorical} categories")
     for name, took_s in seconds.items():
-        print(f"  {name:<20}{limits.MAX_PREDICTION_ROWS / took_s / 1e6:8.2f} million rows per second")
+        print(f"  {name:<20}{forest_limits.MAX_PREDICTION_ROWS / took_s / 1e6:8.2f} million rows per second")
 
 
 if __name__ == "__main__":

@@ -16,9 +16,9 @@ from collections.abc import Callable
 from app.db.database import Database
 from app.ledger import accounts, statements
 from app.ledger.reservations import NewReservation
-from app.privacy.partitions import ColumnPartition, EpochPartition, HashPartition, Partitions
-from app.privacy.scope import Cell, Scope
 from benchmarks.ledger import EVENT, add_one, databases, make_plain_table, new_account
+from grovekeeper_forests.privacy.partitions import ColumnPartition, EpochPartition, HashPartition, Partitions
+from grovekeeper_forests.privacy.scope import Cell, Scope
 from tests.support import reserving
 
 _REPEATS = 40

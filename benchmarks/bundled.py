@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 from sklearn.datasets import load_breast_cancer, load_iris, load_wine
 
-from app.forests.data.schema import Feature, Label, Schema
 from benchmarks.datasets import Dataset
+from grovekeeper_forests.data.schema import Feature, Label, Schema
 
 LOADERS: Mapping[str, Callable[[], Any]] = {"iris": load_iris, "wine": load_wine, "wdbc": load_breast_cancer}
 """scikit-learn's functions by the name of the dataset; ``iris`` differs from UCI's file in two rows."""

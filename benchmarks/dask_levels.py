@@ -21,17 +21,17 @@ from numpy.typing import NDArray
 
 from app.datasets import private_rows, row_files, row_layout
 from app.datasets.private_rows import Selection
-from app.forests.data.coded_rows import TrainingRows, parts_of
-from app.forests.data.encoding import Encoding
-from app.forests.data.schema import Feature, Label, Schema
-from app.forests.trees.tree_histograms import Assignment, LocalHistograms, PartedTree
-from app.privacy.calibration import Terms
-from app.privacy.partitions import Partitions
-from app.privacy.scope import WHOLE
-from app.releases.forest.draw import code_request
-from app.releases.forest.price import PlanRequest, plan
 from app.services.drawing.dask_fleet import Connection
 from app.services.jobs.task import PartRows
+from grovekeeper_forests.data.coded_rows import TrainingRows, parts_of
+from grovekeeper_forests.data.encoding import Encoding
+from grovekeeper_forests.data.schema import Feature, Label, Schema
+from grovekeeper_forests.privacy.calibration import Terms
+from grovekeeper_forests.privacy.partitions import Partitions
+from grovekeeper_forests.privacy.scope import WHOLE
+from grovekeeper_forests.releases.forest.draw import code_request
+from grovekeeper_forests.releases.forest.price import PlanRequest, plan
+from grovekeeper_forests.trees.tree_histograms import Assignment, LocalHistograms, PartedTree
 from tests.support.dask_cluster import dask_cluster
 from tests.support.uploads import DATA_KEY, store_table
 

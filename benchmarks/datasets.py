@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from app.forests.data.sanitiser import SanitisedColumns, sanitise_codes, sanitise_numbers
-from app.forests.data.schema import Feature, Schema
+from grovekeeper_forests.data.sanitiser import SanitisedColumns, sanitise_codes, sanitise_numbers
+from grovekeeper_forests.data.schema import Feature, Schema
 
 MANY_ROWS = 20_000
 FIRST_SEED = 1_000

@@ -21,9 +21,9 @@ from app.datasets.fingerprints import Fingerprints
 from app.datasets.ingest import RowRules, ingest_rows
 from app.datasets.private_rows import Selection
 from app.datasets.upload_bodies import BodyForm
-from app.forests.data.schema import Feature, Label, Schema
-from app.privacy.partitions import Partitions
-from app.privacy.scope import WHOLE
+from grovekeeper_forests.data.schema import Feature, Label, Schema
+from grovekeeper_forests.privacy.partitions import Partitions
+from grovekeeper_forests.privacy.scope import WHOLE
 
 _PAIRS = 7
 _ROWS = 200_000

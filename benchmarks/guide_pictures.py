@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from xml.sax.saxutils import escape
 
-from app.forests.expected_accuracy import MEASUREMENTS
+from grovekeeper_forests.expected_accuracy import MEASUREMENTS
 
 FOLDER = Path(__file__).parents[1] / "docs" / "pictures"
 TABLES = ("adult", "nursery", "pendigits")

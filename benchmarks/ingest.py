@@ -25,8 +25,8 @@ from app.core.sealed_files import DataKey, SealedFile
 from app.datasets.fingerprints import Fingerprints
 from app.datasets.ingest import RowRules, ingest_rows
 from app.datasets.upload_bodies import BodyForm
-from app.forests.data.schema import Feature, Label, Schema
-from app.privacy.partitions import Partitions
+from grovekeeper_forests.data.schema import Feature, Label, Schema
+from grovekeeper_forests.privacy.partitions import Partitions
 
 _PAIRS = 3
 _ROWS = (250_000, 1_000_000)

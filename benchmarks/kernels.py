@@ -14,9 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.ensemble import RandomForestClassifier
 
-from app.forests.kernels import node_rows, prediction
-from app.forests.noise.randomness import SystemRandomness
 from benchmarks.scatter import compiled
+from grovekeeper_forests.kernels import node_rows, prediction
+from grovekeeper_forests.noise.randomness import SystemRandomness
 
 _PAIRS = 7
 

@@ -25,8 +25,8 @@ from app.db import migrate
 from app.db.database import Database
 from app.ledger import accounts
 from app.ledger import reservations as ledger
-from app.privacy.partitions import Partitions
-from app.privacy.scope import WHOLE
+from grovekeeper_forests.privacy.partitions import Partitions
+from grovekeeper_forests.privacy.scope import WHOLE
 from tests.support import reserving
 from tests.support.postgres import fresh_database, running_server
 

@@ -39,13 +39,13 @@ from app.ledger import chain, checkpoints, kept_states, statements, tables
 from app.ledger import reservations as ledger
 from app.ledger.checkpoints import STEP, Log
 from app.ledger.tables import AccountRow, BlockRow, Entry, EntryKind, EntryRow, ReservationRow
-from app.privacy.scope import Scope
 from app.services.datasets.declare import register_dataset
 from app.services.installation import Installation
 from app.services.ledger import history
 from app.services.ledger.heads import checkpoint_of
 from app.wire.datasets import DatasetIn
 from benchmarks.ledger import EVENT, add_one, make_plain_table
+from grovekeeper_forests.privacy.scope import Scope
 from grovekeeper_verifier.checkpoints import ORIGIN, Checkpoint
 from grovekeeper_verifier.dataset_replay import verify
 from tests.support import reserving

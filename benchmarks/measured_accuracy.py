@@ -17,9 +17,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from app.forests.expected_accuracy import MEASUREMENTS
 from benchmarks.leads import our_runs
 from benchmarks.runs import Task
+from grovekeeper_forests.expected_accuracy import MEASUREMENTS
 
 RESULTS = Path(__file__).parents[1] / "docs" / "results"
 PEERS = Path(__file__).with_name("reference") / "peers.csv"

@@ -5,7 +5,7 @@ Run ``python -m benchmarks.papers_page`` after a description in the catalogue ch
 
 from pathlib import Path
 
-from app.forests import catalogue
+from grovekeeper_forests import catalogue
 
 PAGE = Path(__file__).parents[1] / "docs" / "papers.md"
 _HEAD = """# The papers

@@ -21,9 +21,9 @@ from app.core.errors import BudgetExceeded
 from app.db.database import Database
 from app.ledger import accounts, populations
 from app.ledger import reservations as ledger
-from app.privacy.partitions import Partitions
-from app.privacy.scope import Scope
 from benchmarks.ledger import EVENT, databases, new_account
+from grovekeeper_forests.privacy.partitions import Partitions
+from grovekeeper_forests.privacy.scope import Scope
 from tests.support import reserving
 
 _BATCHES = 30

@@ -11,14 +11,14 @@ import numpy as np
 import onnxruntime
 from sklearn.ensemble import RandomForestClassifier
 
-from app.forests.contract.plan import Forest
-from app.forests.data.sanitiser import SanitisedColumns
-from app.forests.data.schema import Feature, Label, Schema
-from app.privacy.calibration import Terms
-from app.releases.forest import read as released_forest
-from app.releases.forest.onnx import model
-from app.releases.forest.price import PlanRequest, plan
 from benchmarks.kernels import compare
+from grovekeeper_forests.contract.plan import Forest
+from grovekeeper_forests.data.sanitiser import SanitisedColumns
+from grovekeeper_forests.data.schema import Feature, Label, Schema
+from grovekeeper_forests.privacy.calibration import Terms
+from grovekeeper_forests.releases.forest import read as released_forest
+from grovekeeper_forests.releases.forest.onnx import model
+from grovekeeper_forests.releases.forest.price import PlanRequest, plan
 
 _N_FEATURES = 14
 _SCHEMA = Schema(

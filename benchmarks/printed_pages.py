@@ -9,10 +9,10 @@ from pathlib import Path
 
 from scipy import stats
 
-from app.forests import catalogue
 from benchmarks.printed_tables import OTHER_LABELS, TABLES, Cell, Table, notes, rows, sources
 from benchmarks.reference.literal_rules import TRUE_LOSS, vote_ceiling
 from benchmarks.runs import Task
+from grovekeeper_forests import catalogue
 
 REASONS = Path(__file__).with_name("reference") / "differences.csv"
 

@@ -14,19 +14,19 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.metrics import roc_auc_score
 
-from app.forests import catalogue
-from app.forests.catalogue import Auto
-from app.forests.contract.algorithm import Algorithm, TwoDatasetAlgorithm
-from app.forests.contract.plan import Forest, Plan
-from app.forests.data.sanitiser import SanitisedRows
-from app.forests.noise.randomness import SystemRandomness
-from app.privacy import accountants
-from app.privacy.calibration import Terms
-from app.releases.forest import read as released_forest
-from app.releases.forest.draw import grow
-from app.releases.forest.price import PlanRequest, plan
 from benchmarks.datasets import Dataset, split_of
 from benchmarks.papers.forests import catalogue as references
+from grovekeeper_forests import catalogue
+from grovekeeper_forests.catalogue import Auto
+from grovekeeper_forests.contract.algorithm import Algorithm, TwoDatasetAlgorithm
+from grovekeeper_forests.contract.plan import Forest, Plan
+from grovekeeper_forests.data.sanitiser import SanitisedRows
+from grovekeeper_forests.noise.randomness import SystemRandomness
+from grovekeeper_forests.privacy import accountants
+from grovekeeper_forests.privacy.calibration import Terms
+from grovekeeper_forests.releases.forest import read as released_forest
+from grovekeeper_forests.releases.forest.draw import grow
+from grovekeeper_forests.releases.forest.price import PlanRequest, plan
 
 LABELLED = 5
 """If an algorithm learns from two datasets, the labelled dataset gets one row in so many; the other gets the rest."""

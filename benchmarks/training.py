@@ -16,10 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.ensemble import RandomForestClassifier
 
-from app.forests import catalogue
-from app.releases.forest.price import plan
 from benchmarks.datasets import Dataset, read, split_of
 from benchmarks.runs import Task, artifact_of
+from grovekeeper_forests import catalogue
+from grovekeeper_forests.releases.forest.price import plan
 
 DEFAULT_DATASETS = ("adult", "magic", "pendigits")
 DELTA = "1e-6"

@@ -36,12 +36,12 @@ from app.core.processes import scrubbed_environment
 from app.core.sealed_files import DataKey
 from app.datasets import row_files, row_layout
 from app.datasets.admission import ROW_ID_BYTES
-from app.forests.data.schema import Feature, Label, Schema
-from app.privacy.calibration import Terms
-from app.privacy.partitions import Partitions
-from app.privacy.scope import WHOLE
-from app.releases.forest.price import PlanRequest, plan
 from app.services.jobs.task import JobTask, PartRows
+from grovekeeper_forests.data.schema import Feature, Label, Schema
+from grovekeeper_forests.privacy.calibration import Terms
+from grovekeeper_forests.privacy.partitions import Partitions
+from grovekeeper_forests.privacy.scope import WHOLE
+from grovekeeper_forests.releases.forest.price import PlanRequest, plan
 
 N_COLUMNS = 20
 _GROUP_ROWS = 2**17

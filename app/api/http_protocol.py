@@ -23,7 +23,8 @@ from app.api.authentication import Prediction, prediction_of
 from app.api.capacity import Client
 from app.api.rounds import Rounds
 from app.core import limits
-from app.core.errors import GrovekeeperError, MalformedRequest, TooManyRequests
+from app.core.errors import MalformedRequest, TooManyRequests
+from grovekeeper_forests.errors import GrovekeeperError
 
 _PIECE_BYTES = 16 * 1024
 """The parser takes so many bytes at a time: what it has taken of a head is then counted before it takes more."""

@@ -20,11 +20,11 @@ from prometheus_client.registry import Collector
 
 from app.api.problems import INTERNAL, PROBLEMS
 from app.core import limits
-from app.core.errors import GrovekeeperError
 from app.core.logging import Durations, Tally
 from app.services.installation import Installation
 from app.services.ledger.heads import Heads
 from app.services.observed import Observed, observe
+from grovekeeper_forests.errors import GrovekeeperError
 
 MEDIA_TYPE = CONTENT_TYPE_PLAIN_0_0_4
 

@@ -47,11 +47,12 @@ from app.api.metrics import Metrics
 from app.api.pages.rendering import page_of, unexpected
 from app.api.requests import check_media_type, check_query, read_body
 from app.core import limits, stamps
-from app.core.errors import GrovekeeperError, InvalidRequest, NotFound, TooManyRequests, Unavailable
+from app.core.errors import InvalidRequest, NotFound, TooManyRequests, Unavailable
 from app.core.logging import about
 from app.services.inference import InferenceAnswer, infer, infer_at_once
 from app.services.installation import Installation
 from app.services.predict import PredictionForm, answer_at_once, predict
+from grovekeeper_forests.errors import GrovekeeperError
 
 PUBLIC_PATHS = frozenset({"/healthz", "/readyz", "/openapi.json", "/v2", "/v2/health/live", "/v2/health/ready"})
 """Paths that need no key. Their answers contain no data of the installation."""

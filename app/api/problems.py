@@ -19,10 +19,12 @@ from pydantic.fields import FieldInfo
 from starlette.exceptions import HTTPException
 from starlette.routing import BaseRoute, Match
 
-from app.core import errors, limits
-from app.core.errors import GrovekeeperError
+from app.core import errors
 from app.wire.base import NO_CONTROLS, VISIBLE_LINE
 from app.wire.datasets import PUBLIC_NAME
+from grovekeeper_forests import errors as forest_errors
+from grovekeeper_forests import limits as forest_limits
+from grovekeeper_forests.errors import GrovekeeperError
 
 MEDIA_TYPE = "application/problem+json"
 _log = logging.getLogger(__name__)
@@ -40,6 +42,8 @@ class ProblemType:
         """The members that every problem has."""
         return {"type": self.slug, "title": self.title, "status": self.status, "detail": detail}
 
+
+_INVALID_REQUEST = ProblemType(422, "invalid-request", "The request breaks a rule")
 
 PROBLEMS: dict[type[GrovekeeperError], ProblemType] = {
     errors.MalformedRequest: ProblemType(400, "malformed-request", "The request cannot be read"),
@@ -70,17 +74,18 @@ PROBLEMS: dict[type[GrovekeeperError], ProblemType] = {
     errors.ModelHasAlias: ProblemType(409, "model-has-alias", "An alias names the model"),
     errors.JobFinished: ProblemType(409, "job-finished", "The job has finished"),
     errors.IdempotencyInFlight: ProblemType(409, "idempotency-in-flight", "The first request is still running"),
-    errors.AccountantMismatch: ProblemType(409, "accountant-mismatch", "The account cannot hold this charge"),
-    errors.AdjacencyMismatch: ProblemType(409, "adjacency-mismatch", "The account protects something else"),
+    forest_errors.AccountantMismatch: ProblemType(409, "accountant-mismatch", "The account cannot hold this charge"),
+    forest_errors.AdjacencyMismatch: ProblemType(409, "adjacency-mismatch", "The account protects something else"),
     errors.ChangedMeanwhile: ProblemType(412, "changed-meanwhile", "Somebody else changed it"),
     errors.TooLarge: ProblemType(413, "too-large", "Over a public limit"),
     errors.UnsupportedMediaType: ProblemType(415, "unsupported-media-type", "Not a body that this call reads"),
-    errors.InvalidRequest: ProblemType(422, "invalid-request", "The request breaks a rule"),
+    errors.InvalidRequest: _INVALID_REQUEST,
+    forest_errors.ParameterInvalid: _INVALID_REQUEST,
     errors.RowsInvalid: ProblemType(422, "rows-invalid", "The upload does not match the declaration"),
     errors.UploadEmpty: ProblemType(422, "upload-empty", "The upload has no row"),
     errors.CellsUnread: ProblemType(422, "cells-unread", "Cells are not as declared"),
     errors.IdempotencyKeyReused: ProblemType(422, "idempotency-key-reused", "The key came with another body"),
-    errors.NotSupported: ProblemType(422, "not-supported", "Not supported yet"),
+    forest_errors.NotSupported: ProblemType(422, "not-supported", "Not supported yet"),
     errors.TooManyRequests: ProblemType(429, "too-many-requests", "Too many requests"),
     errors.BalanceMismatch: ProblemType(503, "balance-mismatch", "The account differs from its entries"),
     errors.Unavailable: ProblemType(503, "unavailable", "Not ready"),
@@ -157,12 +162,12 @@ _MEMBERS: Mapping[type[GrovekeeperError], Sequence[str]] = {
     errors.Frozen: ("dataset", "dataset_name"),
     errors.ErasureDue: ("dataset", "dataset_name"),
     errors.TooManyCells: ("dataset", "dataset_name", "limit"),
-    errors.AccountantMismatch: ("accountant", "accepted_by"),
-    errors.AdjacencyMismatch: ("adjacency", "accepted_by"),
+    forest_errors.AccountantMismatch: ("accountant", "accepted_by"),
+    forest_errors.AdjacencyMismatch: ("adjacency", "accepted_by"),
     errors.AccountDiffers: ("dataset", "dataset_name", "differs"),
     errors.PopulationMismatch: ("differs",),
     errors.ModelHasAlias: ("aliases",),
-    errors.NotSupported: ("what",),
+    forest_errors.NotSupported: ("what",),
     errors.TooLarge: ("limit",),
     errors.UploadRepeated: ("upload",),
 }  # fmt: skip
@@ -171,6 +176,8 @@ _MEMBERS: Mapping[type[GrovekeeperError], Sequence[str]] = {
 
 def problem_of(error: GrovekeeperError) -> tuple[dict[str, Any], ProblemType]:
     """Return a problem's body and its row of the table."""
+    if isinstance(error, forest_errors.ParameterInvalid):
+        error = errors.InvalidRequest.of(error)
     row = next((PROBLEMS[kind] for kind in type(error).__mro__ if kind in PROBLEMS), INTERNAL)
     return row.body(_UNEXPECTED if row is INTERNAL else str(error)) | _members(error), row
 
@@ -273,7 +280,7 @@ def _documented(slugs: str) -> dict[str, Any]:
 def _members(error: GrovekeeperError) -> dict[str, Any]:
     match error:
         case errors.InvalidRequest():
-            return {"errors": [_field_problem(item) for item in error.errors[: limits.MAX_REPORTED_PROBLEMS]]}
+            return {"errors": [_field_problem(item) for item in error.errors[: forest_limits.MAX_REPORTED_PROBLEMS]]}
         case errors.RowsInvalid() | errors.CellsUnread():
             columns = [{name: value for name, value in vars(item).items() if value} for item in error.columns]
             return {"columns": [{"name": ""} | column for column in columns]}
@@ -287,7 +294,7 @@ def _field_problem(item: errors.FieldProblem) -> dict[str, Any]:
         if getattr(item, name) is not None:
             problem[name] = getattr(item, name)
     if item.accepted:
-        problem["accepted"] = list(item.accepted[: limits.MAX_REPORTED_PROBLEMS])
+        problem["accepted"] = list(item.accepted[: forest_limits.MAX_REPORTED_PROBLEMS])
     return problem
 
 

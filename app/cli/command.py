@@ -21,9 +21,10 @@ from app.cli import problems
 from app.cli.output import Output
 from app.cli.problems import ExitCode, of_problem
 from app.core import json_text
-from app.core.errors import GrovekeeperError, InstallationError
+from app.core.errors import InstallationError
 from app.core.settings import Settings
 from grovekeeper_client.errors import ApiProblem, SecretForId, Unreachable
+from grovekeeper_forests.errors import GrovekeeperError
 
 if TYPE_CHECKING:
     from grovekeeper_client.client import Client as Client

@@ -32,8 +32,8 @@ from app.cli.output import Output, amount
 from app.core import processes
 from app.core.errors import InstallationError
 from app.core.settings import PREFIX, Settings
-from app.forests.expected_accuracy import without_privacy
 from grovekeeper_client.errors import ApiProblem
+from grovekeeper_forests.expected_accuracy import without_privacy
 
 BUDGET = "3"
 EPSILON = "1"

@@ -178,7 +178,7 @@ def _say_ready(call: Plain, settings: Settings, sentence: str, *, ready: str | b
 @command
 def prepare(call: Plain) -> None:
     """Compile the program for this machine's processor, once, so that the first jobs and predictions do not wait."""
-    from app.forests import code_cache
+    from grovekeeper_forests import code_cache
 
     code_cache.choose()
     call.output.say("compiling; on a machine that has the code already, this takes a second")

@@ -14,9 +14,9 @@ import typer
 
 from app.cli import problems
 from app.cli.problems import ExitCode, of_problem
-from app.core.amounts import SYMBOLS
 from app.wire import odds_words
 from grovekeeper_client.errors import column_in_words
+from grovekeeper_forests.amounts import SYMBOLS
 
 _BAR_CELLS = 24
 _INSISTING = {"cells-unread": "--accept-unknown", "upload-empty": "--accept-empty", "upload-repeated": "--again"}

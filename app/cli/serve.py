@@ -32,7 +32,6 @@ from app.core.logging import configure
 from app.core.memory import ONE_BLAS_THREAD, forbid_core_dumps, share_arenas, without_collection
 from app.core.processes import Periodic, Stop, stop_signals
 from app.core.settings import PREFIX, SETTINGS, Settings
-from app.forests import code_cache
 from app.services.datasets.erase import erase_due
 from app.services.execution.sweep import expire_jobs
 from app.services.installation import Installation
@@ -40,6 +39,7 @@ from app.services.keys import record_uses
 from app.services.ledger.heads import Heads, HeadWriter
 from app.services.predict import prepare_newest
 from app.services.webhooks import deliver_due
+from grovekeeper_forests import code_cache
 
 READY_WITHIN_S = 60.0
 API_GRACE_S = 4

@@ -5,20 +5,11 @@ No message and no attribute carries a private value, an exact private count or a
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import ClassVar
 
 from app.core import limits
-from app.core.amounts import SYMBOLS
-from app.core.kept import kept_property
-
-
-class GrovekeeperError(Exception):
-    """Root of all errors. ``str()`` is a sentence for people: that of the class, with the attributes of the error."""
-
-    sentence: ClassVar[str] = ""
-
-    def __str__(self) -> str:
-        return self.sentence.format_map(vars(self)) if self.sentence else super().__str__()
+from grovekeeper_forests.amounts import SYMBOLS
+from grovekeeper_forests.errors import GrovekeeperError, ParameterInvalid, ParameterProblem, Place
+from grovekeeper_forests.kept import kept_property
 
 
 class MalformedRequest(GrovekeeperError):
@@ -138,11 +129,39 @@ class FieldProblem:
     field: str | None = None
 
 
+_MEMBERS = frozenset(
+    {
+        "algorithm", "columns", "delta", "epsilon", "inputs", "metrics", "parameters", "profile", "read_out", "rows",
+        "schema", "unlabelled",
+    }
+)  # fmt: skip
+"""Members of requests that have the name of an argument. Other arguments are members of ``parameters``."""
+
+
+def pointer(place: Place) -> str:
+    """The JSON pointer (RFC 6901) of an argument, or of a part of it, in the request of a caller."""
+    above = () if place[0] in _MEMBERS else ("parameters",)
+    tokens = (str(part).replace("~", "~0").replace("/", "~1") for part in (*above, *place))
+    return "".join(f"/{token}" for token in tokens)
+
+
+def field_problem(problem: ParameterProblem) -> FieldProblem:
+    """What a caller of the service reads of one argument that breaks a rule."""
+    return FieldProblem(
+        pointer(problem.place), problem.problem, problem.limit, problem.accepted, problem.column, problem.count
+    )
+
+
 @dataclass(eq=False)
 class InvalidRequest(GrovekeeperError):
     """One or more fields break a rule."""
 
     errors: Sequence[FieldProblem]
+
+    @classmethod
+    def of(cls, invalid: ParameterInvalid) -> "InvalidRequest":
+        """What a caller of the service reads of arguments that the mathematics refuses."""
+        return cls(list(map(field_problem, invalid.problems)))
 
     @classmethod
     def at(
@@ -248,15 +267,6 @@ class UploadRepeated(GrovekeeperError):
 
 
 @dataclass(eq=False)
-class NotSupported(GrovekeeperError):
-    """The request is legal, but the service does not support it yet."""
-
-    what: str
-
-    sentence = "not supported yet: {what}"
-
-
-@dataclass(eq=False)
 class TooManyRequests(GrovekeeperError):
     """The process or the key has too many requests in flight, or the key has too many unfinished jobs."""
 
@@ -335,30 +345,6 @@ class NeedsApproval(QuotaExceeded):
             f"{self.requested} {symbol} on dataset {self.dataset_name} needs an approval, and a charge for an external "
             "mechanism cannot wait; an owner can raise approval_above"
         )
-
-
-@dataclass(eq=False)
-class AccountantMismatch(GrovekeeperError):
-    """The account's unit cannot express the charge; ``accepted_by`` lists the accountants that can."""
-
-    accountant: str
-    accepted_by: Sequence[str]
-
-    def __str__(self) -> str:
-        can = ", ".join(self.accepted_by) or "none"
-        return f"a {self.accountant} account cannot pay for this; accounts that can: {can}"
-
-
-@dataclass(eq=False)
-class AdjacencyMismatch(GrovekeeperError):
-    """The algorithm's adjacency is not the account's; ``accepted_by`` lists the adjacencies that accept it."""
-
-    adjacency: str
-    accepted_by: Sequence[str]
-
-    def __str__(self) -> str:
-        can = ", ".join(self.accepted_by)
-        return f"an account with adjacency {self.adjacency} cannot pay for this; adjacencies that can: {can}"
 
 
 @dataclass(eq=False)

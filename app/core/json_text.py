@@ -13,6 +13,7 @@ import msgspec
 
 from app.core import limits
 from app.core.errors import MalformedRequest, TooLarge
+from grovekeeper_forests import limits as forest_limits
 
 _PART_BYTES = 128 * 1024
 _MARKS = b",:[{"
@@ -226,7 +227,7 @@ def _exact(text: str) -> int | Decimal:
     with suppress(InvalidOperation):  # an exponent beyond what the decimal module can hold
         if len(text) <= 400:
             number = Decimal(text)
-            is_whole = number.adjusted() < limits.MAX_JSON_NUMBER_DIGITS and number == number.to_integral_value()
+            is_whole = number.adjusted() < forest_limits.MAX_JSON_NUMBER_DIGITS and number == number.to_integral_value()
             return int(number) if is_whole else number
     raise ValueError("a number of too many digits or too large an exponent")
 

@@ -1,19 +1,14 @@
-"""Defines every limit of the service.
+"""Defines every limit of the service; those of declarations, forests and composition: ``grovekeeper_forests.limits``.
 
 A limit is a public fact, so an error may state it. A long comment stands above its limit.
 """
 
+from grovekeeper_forests.limits import MAX_FEATURES
+
 # Declarations
 
-MAX_FEATURES = 2_000  # Features of a schema
-MAX_CATEGORIES = 255  # Categories of a feature or of a column partition, without OTHER and MISSING
-MAX_CLASSES = 1_000  # Classes of the label
-MAX_NAME_CHARS = 128  # Characters of a column's or a partition's name
 MAX_DATASET_NAME_CHARS = 64  # Characters of a dataset's or a population's name
 MAX_ALIAS_CHARS = 32  # Characters of an alias of a model
-MAX_CATEGORY_CHARS = 256  # Characters of a category or class
-MAX_PARTITIONS = 6  # Partitions of a dataset
-MAX_HASH_CELLS = 1_024  # Cells of a hash partition
 MAX_UPLOAD_CELLS = 4_096  # Uploads to a dataset with a partition by upload
 MAX_PUBLIC_SIZE = 10**12  # Declared number of rows, of a dataset or of a cell
 # Aliases of one dataset that name a model. Their moves stay for ever; a key makes one in ``REVOCATION_S``, for which
@@ -62,13 +57,9 @@ MAX_JSON_MEMBERS = 64  # Members of one object in a JSON body
 MAX_PREDICTION_BODY_BYTES = 16 * 1024 * 1024  # Bytes of a prediction request
 # Values and names of members in a prediction request, for the widest models; see ``services.predict.max_nodes``.
 MAX_PREDICTION_BODY_NODES = 2_100_000
-MAX_PREDICTION_ROWS = 10_000  # Rows of a prediction request
-# Rows times features or classes of the model, whichever are more, in a prediction request, also of cells that it lacks.
-MAX_PREDICTION_CELLS = 1_000_000
 # Messages of a prediction request in Arrow: the schema, dictionaries and record batches.
 MAX_PREDICTION_MESSAGES = 4_096
 MAX_PREDICTION_ARRAYS = 65_536  # Record batches times columns of a prediction request in Arrow
-MAX_REPORTED_PROBLEMS = 100  # Problems that one answer lists, so that the answer is not larger than the request
 # Bytes of a prediction request that is answered on the event loop, without a thread, once its model is loaded.
 MAX_BYTES_AT_ONCE = 4_096
 MAX_CELLS_AT_ONCE = 256  # Rows times features, or classes if they are more, of the model in such a request
@@ -136,24 +127,13 @@ MAX_BLOCK_BYTES = 4 * 1024 * 1024
 # more.
 MAX_UNREAD_PERCENT = 5
 MAX_CSV_LINE_BYTES = 1024 * 1024  # Bytes of one line of an upload
-# Rows of all uploads to a dataset together; the proofs of sums and counts assume this bound.
-MAX_ROWS_PER_DATASET = 2**31 - 1
 # Bytes on the disk of all uploads to a dataset together, those that still run included.
 MAX_DATASET_BYTES = 64 * 1024**3
 
 # Amounts and events
 
-MAX_JSON_NUMBER_DIGITS = 15  # Significant digits of an amount that a request states as a JSON number
-MAX_DECIMAL_EXPONENT = 99  # Power of ten of an amount in a request
 MAX_STEPS = 2**63 - 1  # Steps of any amount: amounts are stored as 64-bit integers
 MAX_CAP_EPSILON = 10**9  # Cap of a ``pure`` account as ε: stored in steps of 10⁻⁹
-# Cap of a ``zcdp`` or ``gdp`` account as ε: its ρ or μ², in steps of 10⁻¹², fits into 64 bits.
-MAX_CAP_EPSILON_WITH_DELTA = 10**6
-MAX_EVENT_PARTS = 200  # Nodes of the event tree of an external mechanism
-MAX_EVENT_COUNT = 10**12  # Any count in an event: repetitions, coordinates, candidates
-MAX_EVENT_SCALE = 10**60  # Numerator and denominator of a sensitivity or a scale in an event
-# Additions that the exact maximum over joint cells may take; beyond it the balance is a sound upper bound.
-MAX_COMPOSITION_WORK = 2**23
 # Cells that the entries of an account list for its distinct scopes with an amount; a range of uploads lists none. It
 # bounds what a process reads of an account when it starts, and what every stated state states under the lock. Those of
 # one key are at most as many as it leaves to others.
@@ -282,10 +262,6 @@ ERASURE_INTERVAL_S = 60.0  # Seconds between two searches of an API process for 
 
 # Models and evaluations
 
-MAX_TREES = 1_024  # Trees of a model
-MAX_DEPTH = 12  # Depth of a tree
-# Trees × leaves × classes of a model: bounds memory, artifact and prediction by public numbers.
-MAX_TREE_LEAF_CELLS = 2**26
 # Bytes of the copies of stored objects on the disk of a machine, beyond copies that were used within the hour.
 MAX_CACHED_OBJECT_BYTES = 16 * 1024**3
 # Seconds since its last use for which a copy of a stored object stays, because a running job may still open it.
@@ -298,7 +274,6 @@ MAX_AHEAD_BYTES = 64 * 1024 * 1024  # Bytes of loaded artifacts beyond which a p
 MAX_CACHED_ARTIFACT_BYTES = 512 * 1024 * 1024  # Bytes of memory for the artifacts that one process keeps loaded
 # Bytes of memory for the states of accounts that one process keeps. An account larger than half counts as half of it.
 MAX_KEPT_STATE_BYTES = 256 * 1024 * 1024
-MAX_CONFUSION_CLASSES = 100  # Classes of a confusion matrix
 MAX_SCORE_BINS = 256  # Steps of the score in an AUROC
 MAX_COMPARED_MODELS = 64  # Models among which one evaluation chooses the best
 

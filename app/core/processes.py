@@ -12,7 +12,6 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,6 +19,7 @@ from queue import SimpleQueue
 from typing import Final, TypeVar
 
 import app
+import grovekeeper_forests
 from app.core.memory import ONE_BLAS_THREAD
 
 _INHERITED = (
@@ -58,7 +58,7 @@ def provider_environment() -> dict[str, str]:
 def scrubbed_environment() -> dict[str, str]:
     """The environment of a child: the paths of Python and its caches, without addresses and keys."""
     inherited = {name: os.environ[name] for name in _INHERITED if name in os.environ}
-    return {**inherited, **ONE_BLAS_THREAD, "PYTHONPATH": str(Path(app.__file__).parents[1]), "PYTHONSAFEPATH": "1"}
+    return {**inherited, **ONE_BLAS_THREAD, **_path_of_this_program()}
 
 
 @dataclass(frozen=True)
@@ -100,26 +100,6 @@ def stop_signals() -> Iterator[Stop]:
         for number, handler in before.items():
             signal.signal(number, handler)
         received.put(None)
-
-
-def begun(work: Callable[[], Result], *, name: str) -> Future[Result]:
-    """Begins work in a thread of its own, or does it at once in this thread if the machine starts no further one.
-
-    An account, a service and a container have limits of threads, and a paid job goes on at the limit.
-    """
-    outcome: Future[Result] = Future()
-
-    def run() -> None:
-        try:
-            outcome.set_result(work())
-        except BaseException as error:  # noqa: BLE001  (raised again where the result is asked for)
-            outcome.set_exception(error)
-
-    try:
-        threading.Thread(target=run, name=name, daemon=True).start()
-    except RuntimeError:  # "can't start new thread"
-        run()
-    return outcome
 
 
 class Periodic:
@@ -165,7 +145,8 @@ def code_digest() -> str:
     so that a copy or a check-out of the same code is no change. Takes 15 ms.
     """
     digest = hashlib.sha256()
-    for path in sorted(Path(app.__file__).parent.rglob("*.py")):
+    packages = (Path(str(package.__file__)).parent for package in (app, grovekeeper_forests))
+    for path in sorted(path for package in packages for path in package.rglob("*.py")):
         digest.update(f"{path}\0".encode())
         with suppress(OSError):  # the file was removed meanwhile
             digest.update(path.read_bytes())
@@ -181,9 +162,13 @@ def module_command(module: str, *arguments: str) -> list[str]:
 
 
 def module_environment(environ: Mapping[str, str]) -> dict[str, str]:
-    """An environment in which ``app`` is this program, and the verifier beside it that of the same source."""
+    """An environment in which ``app`` is this program, and the packages beside it are those of the same source."""
+    return dict(environ) | _path_of_this_program(environ.get("PYTHONPATH"))
+
+
+def _path_of_this_program(further: str | None = None) -> dict[str, str]:
+    """The variables by which a process finds this program first, and then what is in ``further`` folders."""
     above = Path(app.__file__).parents[1]
-    beside = above / "packages" / "verifier"  # in a checkout; a wheel has it beside ``app``
-    folders = [str(folder) for folder in (above, beside) if folder.is_dir()]
-    path = [*folders, *filter(None, [environ.get("PYTHONPATH")])]
-    return dict(environ) | {"PYTHONPATH": os.pathsep.join(path), "PYTHONSAFEPATH": "1"}
+    beside = [above / "packages" / name for name in ("forests", "verifier")]  # a wheel has them beside ``app``
+    folders = [str(folder) for folder in (above, *beside) if folder.is_dir()]
+    return {"PYTHONPATH": os.pathsep.join([*folders, *filter(None, [further])]), "PYTHONSAFEPATH": "1"}

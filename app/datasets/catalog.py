@@ -25,15 +25,15 @@ from sqlalchemy.orm import Mapped, Session, mapped_column
 
 from app.core import json_text
 from app.core.errors import DatasetDeleted, InvalidRequest, NameTaken, NotFound
-from app.core.kept import kept_property
 from app.core.sealed_files import DataKey, StorageKeys
 from app.core.stamps import is_reference
 from app.datasets import unit_names
 from app.db.base import Base, CanonicalJson, find_row
-from app.forests.data.schema import Schema
-from app.privacy.events import Adjacency
-from app.privacy.partitions import CellProblem, Partitions, UnknownPartition
-from app.privacy.scope import Scope
+from grovekeeper_forests.data.schema import Schema
+from grovekeeper_forests.kept import kept_property
+from grovekeeper_forests.privacy.events import Adjacency
+from grovekeeper_forests.privacy.partitions import CellProblem, Partitions, UnknownPartition
+from grovekeeper_forests.privacy.scope import Scope
 
 
 class DatasetRow(Base):

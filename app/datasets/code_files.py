@@ -5,7 +5,7 @@ rows. That id is in the header of the file of the rows alone. So codes cannot be
 replaced, even if a job that had opened the rows before writes the codes afterwards; erasures also remove the files.
 
 The text of a file has, for every row group of the rows: the lowest bytes of the codes, one column after another, then
-their ninth bits if the bins are wide (:class:`app.forests.data.coded_rows.CodedBlock`).
+their ninth bits if the bins are wide (:class:`grovekeeper_forests.data.coded_rows.CodedBlock`).
 """
 
 import errno
@@ -23,8 +23,8 @@ from app.core import limits
 from app.core.files import Directory, StoredFile
 from app.core.sealed_files import DataKey, Reader, SealBroken, SealedFile
 from app.datasets import row_files
-from app.forests.data.coded_rows import CodedBlock
-from app.forests.data.encoding import Encoding
+from grovekeeper_forests.data.coded_rows import CodedBlock
+from grovekeeper_forests.data.encoding import Encoding
 
 FEWEST_ROWS: Final = 2**16
 """Codes of fewer rows are not stored: reading their values takes less than a tenth of a second."""

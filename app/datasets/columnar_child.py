@@ -50,6 +50,7 @@ from app.datasets.columnar_stream import (
     packed_names,
 )
 from app.datasets.upload_bodies import BodyForm
+from grovekeeper_forests import limits as forest_limits
 
 _IN, _OUT = 0, 1
 
@@ -275,7 +276,7 @@ def _parquet(file: BinaryIO, categories: Collection[str]) -> tuple[pa.Schema, It
     facts = opened.metadata
     if facts.num_row_groups > limits.MAX_ROW_GROUPS:
         raise BodyRefused(BodyProblem.ROW_GROUPS)
-    if facts.num_rows > limits.MAX_ROWS_PER_DATASET:
+    if facts.num_rows > forest_limits.MAX_ROWS_PER_DATASET:
         raise BodyRefused(BodyProblem.ROWS)
     texts = _texts_in_dictionaries(opened, categories)
     if texts:
@@ -353,7 +354,7 @@ def _check(schema: pa.Schema, unit: str | None, emit: Emit) -> None:
 
 def _header(name: str) -> str:
     """The name of a column, or no name where no declared column can have that name."""
-    is_legal = len(name) <= limits.MAX_NAME_CHARS and all(unicodedata.category(sign) != "Cc" for sign in name)
+    is_legal = len(name) <= forest_limits.MAX_NAME_CHARS and all(unicodedata.category(sign) != "Cc" for sign in name)
     return name if is_legal else ""
 
 

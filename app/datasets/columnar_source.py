@@ -15,17 +15,19 @@ from types import MappingProxyType
 from typing import BinaryIO, Self
 
 from app.core import limits
-from app.core.errors import ColumnProblem, GrovekeeperError, RowsInvalid, TooLarge
+from app.core.errors import ColumnProblem, RowsInvalid, TooLarge
 from app.core.processes import scrubbed_environment
 from app.datasets import suspicions
 from app.datasets.columnar_stream import HEAD, MAX_FRAME_BYTES, RANGE, READ, TEXT, VERDICT, BodyProblem
 from app.datasets.upload_bodies import BodyForm
+from grovekeeper_forests import limits as forest_limits
+from grovekeeper_forests.errors import GrovekeeperError
 
 _LIMITS = {
     BodyProblem.ROW_GROUPS: ("the number of row groups or record batches of the upload", limits.MAX_ROW_GROUPS),
     BodyProblem.COLUMNS: ("the number of columns of the upload", limits.MAX_UPLOAD_COLUMNS),
     BodyProblem.METADATA: ("the metadata of the upload in bytes", limits.MAX_PARQUET_METADATA_BYTES),
-    BodyProblem.ROWS: ("the number of rows", limits.MAX_ROWS_PER_DATASET),
+    BodyProblem.ROWS: ("the number of rows", forest_limits.MAX_ROWS_PER_DATASET),
     BodyProblem.MEMORY: ("the memory for decoding a page or record batch in bytes", limits.DECODER_MEMORY_BYTES),
 }
 _SUSPECTED = {

@@ -29,8 +29,8 @@ from app.core.number_text import BLANKS, NAN, NUMBER
 from app.datasets import suspicions, unit_names
 from app.datasets.row_layout import UNKNOWN_LABEL
 from app.datasets.upload_bodies import NOT_TEXT
-from app.forests.data.sanitiser import count_out_of_bounds, sanitise_numbers
-from app.forests.data.schema import Feature, Label
+from grovekeeper_forests.data.sanitiser import count_out_of_bounds, sanitise_numbers
+from grovekeeper_forests.data.schema import Feature, Label
 
 _LINE_BREAK = "[\r\n]"
 _DELETE = 0x7F

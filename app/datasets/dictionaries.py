@@ -14,7 +14,7 @@ from typing import Any
 
 from app.core import json_text, limits
 from app.core.errors import MalformedRequest, TooLarge
-from app.forests.data.schema import BOUNDS_NOTES, plain_number
+from grovekeeper_forests.data.schema import BOUNDS_NOTES, plain_number
 
 _NO_ROWS = (
     "a declaration is made from a data dictionary in JSON, never from rows: bounds and categories that are read off "

@@ -22,8 +22,8 @@ from typing import Any
 
 from app.core import files
 from app.core.files import Existing, Store, StoredFile
-from app.core.kept import kept_property
 from app.core.sealed_files import DataKey
+from grovekeeper_forests.kept import kept_property
 
 FOLDER = "erasures"
 UNIT = ".unit"

@@ -36,8 +36,9 @@ from app.datasets.csv_columns import Column, CountedCells, LabelColumn, ReadColu
 from app.datasets.fingerprints import Fingerprints, side_by_side
 from app.datasets.row_layout import as_feature, hash_cells, hash_keys, own_column_partitions, stored_columns
 from app.datasets.upload_bodies import BodyForm, CsvSource
-from app.forests.data.schema import Schema, composed
-from app.privacy.partitions import HashPartition, Partitions
+from grovekeeper_forests import limits as forest_limits
+from grovekeeper_forests.data.schema import Schema, composed
+from grovekeeper_forests.privacy.partitions import HashPartition, Partitions
 
 _COMPARED_BYTES = 8
 _WITH_POINT = re.compile(r"-?[0-9]+\.0")
@@ -245,7 +246,7 @@ def _positions(header: Sequence[str], rules: RowRules) -> list[int]:
     problems += [ColumnProblem(name, "duplicate-column", counts[name]) for name in declared if counts[name] > 1]
     unknown = {place: name for place, name in enumerate(names, start=1) if name not in by_name}
     if unknown:
-        shown = tuple(unknown)[: limits.MAX_REPORTED_PROBLEMS]
+        shown = tuple(unknown)[: forest_limits.MAX_REPORTED_PROBLEMS]
         suspected = suspicions.of_unknown_columns(unknown, len(names))
         problems.append(ColumnProblem("", "unknown-column", len(unknown), positions=shown, suspected=suspected))
     if problems:
@@ -373,8 +374,8 @@ class _Intake:
         self._recognised.update(side_by_side(recognised))
         n_kept = len(row_ids) // ROW_ID_BYTES
         self.n_rows += n_kept
-        if self.n_rows > limits.MAX_ROWS_PER_DATASET:
-            raise TooLarge("the number of rows", limits.MAX_ROWS_PER_DATASET)
+        if self.n_rows > forest_limits.MAX_ROWS_PER_DATASET:
+            raise TooLarge("the number of rows", forest_limits.MAX_ROWS_PER_DATASET)
         ids = pa.FixedSizeBinaryArray.from_buffers(pa.binary(ROW_ID_BYTES), n_kept, [None, pa.py_buffer(row_ids)])
         self._printed.write(prints.data)
         stored = [*arrays[:first_own], ids, *self._cells(row_ids, iter(arrays[first_own:]))]

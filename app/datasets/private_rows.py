@@ -24,19 +24,19 @@ from app.core.sealed_files import Reader, SealBroken, SealedFile
 from app.datasets import code_files, row_layout
 from app.datasets.admission import ROW_ID_BYTES
 from app.datasets.row_layout import RowGroups, as_feature, stored_columns
-from app.forests.data import coded_rows
-from app.forests.data.coded_rows import CodedBlock, CodedColumns, CodedRows, CodeRequest, made_ahead
-from app.forests.data.encoding import Encoding
-from app.forests.data.sanitiser import (
+from grovekeeper_forests.data import coded_rows
+from grovekeeper_forests.data.coded_rows import CodedBlock, CodedColumns, CodedRows, CodeRequest, made_ahead
+from grovekeeper_forests.data.encoding import Encoding
+from grovekeeper_forests.data.sanitiser import (
     SanitisedColumns,
     SanitisedRows,
     has_known_label,
     sanitise_codes,
     sanitise_numbers,
 )
-from app.forests.data.schema import Feature, Label, Schema
-from app.privacy.partitions import ColumnPartition, HashPartition, Partitions
-from app.privacy.scope import Scope
+from grovekeeper_forests.data.schema import Feature, Label, Schema
+from grovekeeper_forests.privacy.partitions import ColumnPartition, HashPartition, Partitions
+from grovekeeper_forests.privacy.scope import Scope
 
 Element = TypeVar("Element", np.int32, np.float64)
 

@@ -37,8 +37,8 @@ from app.core.files import Store
 from app.core.sealed_files import DataKey, SealBroken, SealedFile, Writer
 from app.datasets import row_files
 from app.datasets.admission import ROW_ID_BYTES
-from app.forests.data.schema import Feature, Schema
-from app.privacy.partitions import ColumnPartition, HashPartition, Partitions
+from grovekeeper_forests.data.schema import Feature, Schema
+from grovekeeper_forests.privacy.partitions import ColumnPartition, HashPartition, Partitions
 
 UNKNOWN_LABEL = -1
 LABEL_COLUMN = "label"

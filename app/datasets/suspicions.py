@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from string import ascii_lowercase
 
 from app.core.errors import ColumnProblem
-from app.forests.data.schema import composed
+from grovekeeper_forests.data.schema import composed
 
 SAMPLE = 1_000
 """Cells of a column that are looked at for a cause."""

@@ -16,8 +16,9 @@ from collections.abc import Collection, Sequence
 from enum import StrEnum
 from typing import BinaryIO, cast
 
-from app.core.errors import ColumnProblem, GrovekeeperError, MalformedRequest, RowsInvalid, TooLarge
+from app.core.errors import ColumnProblem, MalformedRequest, RowsInvalid, TooLarge
 from app.datasets import suspicions
+from grovekeeper_forests.errors import GrovekeeperError
 
 NOT_TEXT = "\0"
 """Replaces bytes that are not UTF-8. A NUL in the upload is not text, either."""

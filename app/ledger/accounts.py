@@ -20,10 +20,10 @@ from app.core.errors import AccountDiffers, Unavailable
 from app.ledger import chain, kept_states, populations, statements, tables
 from app.ledger.state import facts_of
 from app.ledger.tables import AccountRow, Entry, EntryKind, EntryRow
-from app.privacy import accountants
-from app.privacy.accountants import Amount
-from app.privacy.partitions import Partitions
-from app.privacy.scope import WHOLE
+from grovekeeper_forests.privacy import accountants
+from grovekeeper_forests.privacy.accountants import Amount
+from grovekeeper_forests.privacy.partitions import Partitions
+from grovekeeper_forests.privacy.scope import WHOLE
 
 
 @dataclass(frozen=True)

@@ -9,12 +9,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
-from app.core.kept import kept_property
-from app.privacy.joint_loads import Loads, Tightest
-from app.privacy.numbering import Boxes, Numbering, Table, table
-from app.privacy.partitions import Partitions
-from app.privacy.scope import WHOLE, JointCell, Scope
 from app.wire.limit_words import LimitedBy
+from grovekeeper_forests.kept import kept_property
+from grovekeeper_forests.privacy.joint_loads import Loads, Tightest
+from grovekeeper_forests.privacy.numbering import Boxes, Numbering, Table, table
+from grovekeeper_forests.privacy.partitions import Partitions
+from grovekeeper_forests.privacy.scope import WHOLE, JointCell, Scope
 
 
 @dataclass(frozen=True)

@@ -16,8 +16,8 @@ from app.db.database import transaction_time
 from app.ledger import kept_states, tables
 from app.ledger.checkpoints import Log
 from app.ledger.tables import CONTROL_CHAIN, AccountRow, Entry, EntryKind, ReservationRow
-from app.privacy import accountants
-from app.privacy.scope import Scope
+from grovekeeper_forests.privacy import accountants
+from grovekeeper_forests.privacy.scope import Scope
 
 STATE_EVERY: Final = 1024
 """The sequence of an entry that states the state is a multiple of this."""

@@ -14,7 +14,7 @@ from sqlalchemy.orm import Session
 from app.db.database import insert
 from app.ledger import chain, tables
 from app.ledger.tables import CONTROL_CHAIN, AccountRow, EntryKind, EntryRow
-from app.privacy.accountants import pure
+from grovekeeper_forests.privacy.accountants import pure
 
 CHAIN = CONTROL_CHAIN
 

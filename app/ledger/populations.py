@@ -29,7 +29,7 @@ from app.ledger.admission import MemberTotal, Population
 from app.ledger.chain import NewEntry
 from app.ledger.state import State, facts_of
 from app.ledger.tables import AccountRow, Entry, EntryKind, MemberRow, PopulationRow
-from app.privacy.accountants import Amount, pure
+from grovekeeper_forests.privacy.accountants import Amount, pure
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ from typing import Any
 from sqlalchemy import bindparam, select
 from sqlalchemy.orm import Session
 
-from app.core import amounts, limits, stamps
+from app.core import limits, stamps
 from app.core.errors import (
     BudgetExceeded,
     ErasureDue,
@@ -42,9 +42,10 @@ from app.ledger.chain import NewEntry
 from app.ledger.rules import Allowance, RulesInForce, rules_of
 from app.ledger.state import CellDelta, State, mismatch
 from app.ledger.tables import AccountRow, Entry, EntryKind, EntryRow, MemberRow, ReservationRow, RulesRow
-from app.privacy import accountants
-from app.privacy.accountants import Amount, zcdp
-from app.privacy.scope import Scope
+from grovekeeper_forests import amounts
+from grovekeeper_forests.privacy import accountants
+from grovekeeper_forests.privacy.accountants import Amount, zcdp
+from grovekeeper_forests.privacy.scope import Scope
 
 
 @dataclass(frozen=True)

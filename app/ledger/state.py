@@ -20,9 +20,8 @@ from typing import Any, Final, NamedTuple, Self
 
 import rfc8785
 
-from app.core import amounts, limits
+from app.core import limits
 from app.core.errors import BalanceMismatch
-from app.core.kept import kept_property
 from app.ledger import tables
 from app.ledger.admission import AccountState
 from app.ledger.tables import (
@@ -34,13 +33,15 @@ from app.ledger.tables import (
     EntryKind,
     StatedScope,
 )
-from app.privacy import accountants
-from app.privacy.accountants import delta_steps, delta_text, pure
-from app.privacy.accountants.accountant import steps_down
-from app.privacy.joint_loads import Loads
-from app.privacy.numbering import Numbering
-from app.privacy.partitions import Partitions
-from app.privacy.scope import WHOLE, Cell, JointCell, Scope
+from grovekeeper_forests import amounts
+from grovekeeper_forests.kept import kept_property
+from grovekeeper_forests.privacy import accountants
+from grovekeeper_forests.privacy.accountants import delta_steps, delta_text, pure
+from grovekeeper_forests.privacy.accountants.accountant import steps_down
+from grovekeeper_forests.privacy.joint_loads import Loads
+from grovekeeper_forests.privacy.numbering import Numbering
+from grovekeeper_forests.privacy.partitions import Partitions
+from grovekeeper_forests.privacy.scope import WHOLE, Cell, JointCell, Scope
 
 _FORM: Final = 2  # of stated states of datasets; the first form has no number
 

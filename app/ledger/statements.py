@@ -8,15 +8,16 @@ from typing import Any
 from sqlalchemy import Select, Text, or_, select, type_coerce
 from sqlalchemy.orm import Session
 
-from app.core import amounts, limits
+from app.core import limits
 from app.ledger import admission, kept_states, populations, rules, tables
 from app.ledger.admission import AskedAmount, Budgets, CellBalance, Population, Room
 from app.ledger.state import CellDelta, State, facts_of
 from app.ledger.tables import AccountRow, Entry, EntryKind, EntryRow
-from app.privacy import accountants
-from app.privacy.accountants import WITHOUT_DELTA, Amount, SplitDelta, pure
-from app.privacy.scope import WHOLE, JointCell, Scope
 from app.wire.limit_words import LimitedBy
+from grovekeeper_forests import amounts
+from grovekeeper_forests.privacy import accountants
+from grovekeeper_forests.privacy.accountants import WITHOUT_DELTA, Amount, SplitDelta, pure
+from grovekeeper_forests.privacy.scope import WHOLE, JointCell, Scope
 
 CLOSED = 0
 """The cap of an account that admits nothing any more. No budget converts to it."""

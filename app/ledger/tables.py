@@ -31,13 +31,13 @@ from sqlalchemy import (
 from sqlalchemy.orm import Mapped, Session, mapped_column
 from sqlalchemy.sql.elements import SQLCoreOperations
 
-from app.core import amounts
 from app.core.errors import NotFound
 from app.db.base import Base, CanonicalJson
 from app.db.database import insert_rows
-from app.privacy import accountants
-from app.privacy.accountants import SplitDelta
-from app.privacy.scope import Cell, Scope
+from grovekeeper_forests import amounts
+from grovekeeper_forests.privacy import accountants
+from grovekeeper_forests.privacy.accountants import SplitDelta
+from grovekeeper_forests.privacy.scope import Cell, Scope
 
 FIRST_PREVIOUS_HASH = "0" * 64
 CONTROL_CHAIN = "control"

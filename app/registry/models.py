@@ -19,7 +19,7 @@ from app.core.stamps import is_reference
 from app.db.database import insert
 from app.registry import releases
 from app.registry.tables import AliasMoveRow, DatasetPopulationRow, GuaranteeRow, ReleaseRow
-from app.releases.names import MODEL
+from grovekeeper_forests.releases.names import MODEL
 
 _EPOCH, _TICK = datetime(1970, 1, 1, tzinfo=UTC), timedelta(microseconds=1)
 

@@ -12,8 +12,8 @@ from sqlalchemy.orm import Session
 from app.core.errors import NotFound
 from app.core.stamps import is_reference
 from app.registry.tables import EvaluatedModelRow, ReleaseRow
-from app.releases import names
-from app.releases.names import EVALUATION, PROFILE
+from grovekeeper_forests.releases import names
+from grovekeeper_forests.releases.names import EVALUATION, PROFILE
 
 _LOADED_AT_ONCE = 4
 _LAST = 50

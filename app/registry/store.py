@@ -16,8 +16,8 @@ from cachetools import LRUCache
 from app.core import limits
 from app.core.errors import Unavailable
 from app.core.files import Store
-from app.releases.forest import read as released_forest
-from app.releases.forest.read import Artifact
+from grovekeeper_forests.releases.forest import read as released_forest
+from grovekeeper_forests.releases.forest.read import Artifact
 
 FOLDER = "artifacts"
 _ENDING = ".safetensors"

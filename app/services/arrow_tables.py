@@ -22,10 +22,11 @@ from numpy.typing import NDArray
 
 from app.core import limits
 from app.core.arrow_arrays import Number, are_valid, elements, floats, has_numbers, has_text
-from app.core.errors import FieldProblem, InvalidRequest, MalformedRequest, TooLarge
-from app.core.kept import kept_property
-from app.forests.data.sanitiser import column_pointer, max_rows
-from app.forests.data.schema import Feature, Schema
+from app.core.errors import FieldProblem, InvalidRequest, MalformedRequest, TooLarge, pointer
+from grovekeeper_forests import limits as forest_limits
+from grovekeeper_forests.data.sanitiser import max_rows
+from grovekeeper_forests.data.schema import Feature, Schema
+from grovekeeper_forests.kept import kept_property
 
 _READ_OUT, _COUNTS = b"read_out", b"counts"
 _ACCEPTED = ("integer", "float", "string", "dictionary of these")
@@ -49,7 +50,7 @@ class ArrowTable:
 
 @dataclass(frozen=True, eq=False)
 class ArrowCells:
-    """The cells of a column of a stream; see :class:`app.forests.data.sanitiser.Cells`.
+    """The cells of a column of a stream; see :class:`grovekeeper_forests.data.sanitiser.Cells`.
 
     Attributes:
         arrays: one per record batch, validated.
@@ -74,11 +75,11 @@ class ArrowCells:
         return np.flatnonzero(np.isnan(self._floats) if is_number else ~self._are_valid)
 
     def numbers(self) -> NDArray[np.float64]:
-        """See :class:`~app.forests.data.sanitiser.Cells`."""
+        """See :class:`~grovekeeper_forests.data.sanitiser.Cells`."""
         return self._floats
 
     def codes(self, feature: Feature) -> NDArray[np.int32]:
-        """See :class:`~app.forests.data.sanitiser.Cells`."""
+        """See :class:`~grovekeeper_forests.data.sanitiser.Cells`."""
         if not has_text(self.kind):  # no cell has a value
             return np.full(len(self), feature.missing_code, dtype=np.int32)
         categories = pa.array(feature.categories, pa.string())
@@ -126,7 +127,7 @@ def have_characters(texts: pa.Array) -> NDArray[np.bool_]:
 
 
 def read(body: bytes, declared: Schema) -> ArrowTable:
-    """Reads a stream with at most ``app.forests.data.sanitiser.max_rows`` rows.
+    """Reads a stream with at most ``grovekeeper_forests.data.sanitiser.max_rows`` rows.
 
     Args:
         body: of a request, of any content.
@@ -218,15 +219,15 @@ def _member(buffer: memoryview, table: int, index: int) -> int:
 
 
 def _check_columns(schema: pa.Schema, features: Collection[str]) -> None:
-    if len(schema) > limits.MAX_FEATURES:
-        raise TooLarge("the number of columns", limits.MAX_FEATURES)
+    if len(schema) > forest_limits.MAX_FEATURES:
+        raise TooLarge("the number of columns", forest_limits.MAX_FEATURES)
     if len(set(schema.names)) < len(schema):
         raise InvalidRequest.at("/columns", "not-distinct")
     refused = [field.name for field in schema if not _is_readable(field.type)]
     if refused:
-        places = (column_pointer(name) if name in features else "/columns" for name in refused)
+        places = (pointer(("columns", name)) if name in features else "/columns" for name in refused)
         problems = [FieldProblem(at, "unsupported-type", accepted=_ACCEPTED) for at in dict.fromkeys(places)]
-        raise InvalidRequest(problems[: limits.MAX_REPORTED_PROBLEMS])
+        raise InvalidRequest(problems[: forest_limits.MAX_REPORTED_PROBLEMS])
 
 
 def _is_readable(kind: pa.DataType) -> bool:

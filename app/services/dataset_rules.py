@@ -32,14 +32,14 @@ from app.jobs.tables import JobRow
 from app.ledger import control, reservations, rules, tables
 from app.ledger.rules import Quota, Rules, loosens, put
 from app.ledger.tables import EntryKind, RulesRow
-from app.privacy import accountants
-from app.privacy.accountants import Amount
-from app.privacy.accountants.accountant import steps_down
 from app.services.authorization import authorized_dataset, write_as
 from app.services.installation import Installation
 from app.services.jobs import notices
 from app.services.pagination import PageRequest, page_of
 from app.wire.rules import ApprovalList, ApprovalOut, DecisionIn, RulesIn, RulesOut
+from grovekeeper_forests.privacy import accountants
+from grovekeeper_forests.privacy.accountants import Amount
+from grovekeeper_forests.privacy.accountants.accountant import steps_down
 
 _ACTS = {"approve": EntryKind.JOB_APPROVED, "reject": EntryKind.JOB_REJECTED}
 

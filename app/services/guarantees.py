@@ -13,11 +13,11 @@ from app.ledger import statements, tables
 from app.ledger.admission import Population
 from app.ledger.statements import Limit
 from app.ledger.tables import PopulationRow
-from app.privacy import accountants, guarantees
-from app.privacy.accountants import Amount
-from app.privacy.events import Adjacency
-from app.privacy.guarantees import right_guesses
 from app.wire import odds_words
+from grovekeeper_forests.privacy import accountants, guarantees
+from grovekeeper_forests.privacy.accountants import Amount
+from grovekeeper_forests.privacy.events import Adjacency
+from grovekeeper_forests.privacy.guarantees import right_guesses
 
 _ONE_OF_SEVERAL = (
     "It is about this dataset alone. The dataset belongs to the population {name!r}; people who are also in other "

@@ -26,7 +26,11 @@ from numpy.typing import NDArray
 from app.access.grants import Principal
 from app.core import json_text, limits
 from app.core.errors import InvalidRequest, MalformedRequest, NotFound, TooLarge
-from app.forests.data.sanitiser import (
+from app.services.installation import Installation
+from app.services.predict import Predicted, PredictingModel, loaded_model, predicting_model
+from app.wire.models import LABEL, OUTPUTS, PROBABILITIES, ModelMetadata, ServerMetadata, TensorMetadata
+from grovekeeper_forests import limits as forest_limits
+from grovekeeper_forests.data.sanitiser import (
     JsonCells,
     NumberCells,
     SanitisedColumns,
@@ -34,11 +38,9 @@ from app.forests.data.sanitiser import (
     sanitise_prediction_columns,
     unknown_column,
 )
-from app.forests.data.schema import Feature, Schema
-from app.releases.forest import read as forests
-from app.services.installation import Installation
-from app.services.predict import Predicted, PredictingModel, loaded_model, predicting_model
-from app.wire.models import LABEL, OUTPUTS, PROBABILITIES, ModelMetadata, ServerMetadata, TensorMetadata
+from grovekeeper_forests.data.schema import Feature, Schema
+from grovekeeper_forests.errors import ParameterInvalid
+from grovekeeper_forests.releases.forest import read as forests
 
 _PREFIX = struct.Struct("<I")
 _LENGTH = re.compile(r"[0-9]{1,12}", re.ASCII)
@@ -158,7 +160,7 @@ def read_request(body: bytes, json_lengths: Sequence[str], schema: Schema) -> tu
 
 def _max_nodes(n_features: int) -> int:
     """Most values and names of members in the JSON of a request: those of its cells, 64 of each tensor, and 256."""
-    return min(limits.MAX_PREDICTION_BODY_NODES, 2 * (limits.MAX_PREDICTION_ROWS + 32) * n_features + 256)
+    return min(limits.MAX_PREDICTION_BODY_NODES, 2 * (forest_limits.MAX_PREDICTION_ROWS + 32) * n_features + 256)
 
 
 def _parts(body: bytes, json_lengths: Sequence[str]) -> tuple[bytes, memoryview]:
@@ -193,7 +195,7 @@ def _refuse_unknown_tensors(inputs: Sequence[Any], known: Sequence[str]) -> None
     names = [tensor.get("name") for tensor in inputs if isinstance(tensor, dict)]
     unknown = [name for name in names if isinstance(name, str) and name not in known]
     if unknown:
-        raise InvalidRequest([unknown_column(unknown[0], known, at="/inputs", count=len(unknown))])
+        raise ParameterInvalid([unknown_column(unknown[0], known, place=("inputs",), count=len(unknown))])
 
 
 _REASON = re.compile(r"(?:Object missing required field `(?P<field>\w+)`|Expected `(?P<type>\w+))")
@@ -382,11 +384,11 @@ def _predicted(
 def _sanitised(model: PredictingModel, columns: Mapping[str, Cells]) -> SanitisedColumns:
     lists = {name: values for name, values in columns.items() if isinstance(values, list)}
     if len(lists) == len(columns):
-        return forests.sanitised_columns(model.forest, model.schema, lists, at="/inputs")
+        return forests.sanitised_columns(model.forest, model.schema, lists, place=("inputs",))
     cells = {
         name: JsonCells(values) if isinstance(values, list) else NumberCells(values) for name, values in columns.items()
     }
-    return sanitise_prediction_columns(model.schema, cells, at="/inputs")
+    return sanitise_prediction_columns(model.schema, cells, place=("inputs",))
 
 
 def versioned_model(

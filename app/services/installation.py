@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import BinaryIO, cast
 
 from app.access.keys import CachedAuthority, LastUses
-from app.core.errors import GrovekeeperError, InstallationError
+from app.core.errors import InstallationError
 from app.core.files import FOLDERS_OF_ROWS, Directory, Store, close_to_others
 from app.core.logging import Tally
 from app.core.sealed_files import StorageKeys
@@ -17,6 +17,7 @@ from app.core.settings import Settings
 from app.db.database import Database, database_file, dialect_of, parse_url
 from app.registry.store import FOLDER as ARTIFACTS_FOLDER
 from app.registry.store import ArtifactCache, ArtifactStore
+from grovekeeper_forests.errors import GrovekeeperError
 
 UNFINISHED_RESTORE = "restore.unfinished"
 """File in the home that marks a restore until it is complete."""

@@ -15,10 +15,8 @@ from app.core.errors import ChangedMeanwhile, InvalidRequest, NotFound, RoleMiss
 from app.core.preconditions import NOTHING, Condition, etag_of, require_unchanged
 from app.datasets import catalog
 from app.datasets.catalog import Dataset
-from app.forests import catalogue
 from app.ledger import control
 from app.ledger.tables import EntryKind
-from app.privacy import guarantees
 from app.registry import models
 from app.registry.models import ALL_MODELS, ModelFilter
 from app.registry.tables import AliasMoveRow, ReleaseRow
@@ -28,6 +26,8 @@ from app.services.installation import Installation
 from app.services.pagination import PageRequest, page_of
 from app.services.predict import addressed_model
 from app.wire.models import AliasHistory, AliasList, AliasMove, AliasOut, ListedAlias, ModelList, ModelOut, ModelSummary
+from grovekeeper_forests import catalogue
+from grovekeeper_forests.privacy import guarantees
 
 
 def show_model(installation: Installation, principal: Principal, address: str) -> ModelOut:
@@ -114,7 +114,7 @@ def take_onnx(
     Args:
         read_out: a read-out of the algorithm; ``None``: its default.
     """
-    from app.releases.forest.onnx import model  # 0.25 s to import, needed by an export only
+    from grovekeeper_forests.releases.forest.onnx import model  # 0.25 s to import, needed by an export only
 
     row = _taken(installation, principal, address)
     with ExitStack() as closes:

@@ -8,8 +8,8 @@ from sqlalchemy.orm import Session
 
 from app.access.grants import Principal, Role
 from app.access.idempotency import Answer, IdempotentRequest, once
-from app.core import amounts, stamps
-from app.core.errors import NameTaken, NotSupported
+from app.core import stamps
+from app.core.errors import NameTaken
 from app.datasets import catalog
 from app.datasets.catalog import NamedDataset
 from app.ledger import control, populations, statements
@@ -17,7 +17,6 @@ from app.ledger.admission import Population
 from app.ledger.populations import NewPopulation
 from app.ledger.statements import Limit
 from app.ledger.tables import AccountRow, EntryKind, PopulationRow
-from app.privacy.accountants import Amount
 from app.registry import models
 from app.services.authorization import write_as
 from app.services.guarantees import of_large_amount, population_guarantee
@@ -32,6 +31,9 @@ from app.services.ledger.balances import (
 )
 from app.services.pagination import PageRequest, page_of
 from app.wire.datasets import MemberOut, PopulationIn, PopulationList, PopulationOut
+from grovekeeper_forests import amounts
+from grovekeeper_forests.errors import NotSupported
+from grovekeeper_forests.privacy.accountants import Amount
 
 
 def open_population(

@@ -22,19 +22,20 @@ from app.access.grants import PREDICT, Principal, Role
 from app.core import json_text, limits
 from app.core.errors import InvalidRequest, NotFound, TooLarge
 from app.core.logging import Tally
-from app.forests.contract.plan import Forest
-from app.forests.data.sanitiser import SanitisedColumns, max_rows, sanitise_prediction_columns
-from app.forests.data.schema import Schema
 from app.registry import models, releases
 from app.registry.tables import ReleaseRow
-from app.releases.forest import read as forests
-from app.releases.names import MODEL
 from app.services.installation import Installation
+from grovekeeper_forests import limits as forest_limits
+from grovekeeper_forests.contract.plan import Forest
+from grovekeeper_forests.data.sanitiser import SanitisedColumns, max_rows, sanitise_prediction_columns
+from grovekeeper_forests.data.schema import Schema
+from grovekeeper_forests.releases.forest import read as forests
+from grovekeeper_forests.releases.names import MODEL
 
 
 def max_nodes(n_features: int) -> int:
     """Most values and names of members in a request for a model of so many features: those of its rows."""
-    return min(limits.MAX_PREDICTION_BODY_NODES, (limits.MAX_PREDICTION_ROWS + 1) * (2 * n_features + 1) + 64)
+    return min(limits.MAX_PREDICTION_BODY_NODES, (forest_limits.MAX_PREDICTION_ROWS + 1) * (2 * n_features + 1) + 64)
 
 
 class PredictionForm(StrEnum):

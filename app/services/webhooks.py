@@ -17,7 +17,7 @@ from sqlalchemy.orm import Session
 
 from app.access import grants
 from app.access.grants import MANAGE_DATASET, Principal
-from app.core import amounts, limits, stamps
+from app.core import limits, stamps
 from app.core.errors import InvalidRequest, NotFound, RoleMissing, Unauthenticated, Unavailable
 from app.datasets import catalog
 from app.ledger import control
@@ -30,6 +30,7 @@ from app.webhooks import outbox, sender
 from app.webhooks.outbox import WebhookRow
 from app.webhooks.sender import AddressRefused, read_url
 from app.wire.rules import WebhookIn, WebhookList, WebhookOut, WebhookRotationIn, WebhookWithSecret
+from grovekeeper_forests import amounts
 
 SECRET = b"webhook-secret/1"
 """The purpose of the key that seals secrets."""

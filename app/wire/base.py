@@ -10,7 +10,9 @@ from typing import Annotated, Any, TypeAlias
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, WithJsonSchema
 from pydantic_core import ErrorDetails, InitErrorDetails, PydanticCustomError
 
-from app.core import amounts, limits, stamps
+from app.core import limits, stamps
+from grovekeeper_forests import amounts
+from grovekeeper_forests import limits as forest_limits
 
 
 class Request(BaseModel):
@@ -56,7 +58,7 @@ def up_to_a_hundred(kind: type[Request], *, most: int) -> BeforeValidator:
                 read_items.append(kind.model_validate(item))
             except ValidationError as error:
                 faults += [_at(index, fault) for fault in error.errors(include_url=False)]
-            if len(faults) >= limits.MAX_REPORTED_PROBLEMS:
+            if len(faults) >= forest_limits.MAX_REPORTED_PROBLEMS:
                 break
         if faults:
             raise ValidationError.from_exception_data("list", faults)

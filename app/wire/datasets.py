@@ -23,6 +23,7 @@ from app.wire.base import (
     up_to_a_hundred,
 )
 from app.wire.limit_words import LimitedBy
+from grovekeeper_forests import limits as forest_limits
 
 PUBLIC_NAME = r"^\.*[A-Za-z0-9_-][A-Za-z0-9._-]*$"
 """Pattern of a name that is a segment of a URL path, so not only dots: clients remove ``.`` and ``..`` from paths."""
@@ -31,11 +32,11 @@ PublicName: TypeAlias = Annotated[str, Field(max_length=limits.MAX_DATASET_NAME_
 
 NewName: TypeAlias = Annotated[PublicName, AfterValidator(no_id), AfterValidator(no_secret)]
 
-ColumnName: TypeAlias = Annotated[str, Field(max_length=limits.MAX_NAME_CHARS)]
+ColumnName: TypeAlias = Annotated[str, Field(max_length=forest_limits.MAX_NAME_CHARS)]
 NewColumnName: TypeAlias = Annotated[ColumnName, AfterValidator(no_secret)]
-Category: TypeAlias = Annotated[str, Field(max_length=limits.MAX_CATEGORY_CHARS)]
+Category: TypeAlias = Annotated[str, Field(max_length=forest_limits.MAX_CATEGORY_CHARS)]
 Categories: TypeAlias = Annotated[
-    list[Category], Field(max_length=limits.MAX_CATEGORIES, fail_fast=True), AfterValidator(no_secrets)
+    list[Category], Field(max_length=forest_limits.MAX_CATEGORIES, fail_fast=True), AfterValidator(no_secrets)
 ]
 
 
@@ -56,14 +57,18 @@ class LabelIn(Request):
     """The column to predict and its classes."""
 
     name: NewColumnName
-    classes: Annotated[list[Category], Field(max_length=limits.MAX_CLASSES, fail_fast=True), AfterValidator(no_secrets)]
+    classes: Annotated[
+        list[Category], Field(max_length=forest_limits.MAX_CLASSES, fail_fast=True), AfterValidator(no_secrets)
+    ]
 
 
 class SchemaIn(Request):
     """The public columns of a dataset: features and label."""
 
     features: Annotated[
-        list[FeatureIn], Field(max_length=limits.MAX_FEATURES), up_to_a_hundred(FeatureIn, most=limits.MAX_FEATURES)
+        list[FeatureIn],
+        Field(max_length=forest_limits.MAX_FEATURES),
+        up_to_a_hundred(FeatureIn, most=forest_limits.MAX_FEATURES),
     ]
     label: LabelIn
 
@@ -126,11 +131,11 @@ class PartitionIn(Request):
 
     name: Annotated[PublicName, AfterValidator(no_secret)]
     kind: Literal["hash", "column", "epoch"]
-    cells: Annotated[int, Field(ge=1, le=limits.MAX_HASH_CELLS)] | None = None
+    cells: Annotated[int, Field(ge=1, le=forest_limits.MAX_HASH_CELLS)] | None = None
     column: NewColumnName | None = None
     categories: Categories | None = None
     how: Annotated[Category, AfterValidator(no_secret)] | None = None
-    sizes: Annotated[list[CellSizeIn], Field(max_length=limits.MAX_CATEGORIES + 2, fail_fast=True)] | None = None
+    sizes: Annotated[list[CellSizeIn], Field(max_length=forest_limits.MAX_CATEGORIES + 2, fail_fast=True)] | None = None
 
 
 class DatasetIn(Request):
@@ -148,8 +153,8 @@ class DatasetIn(Request):
     protects: Literal["row", "label"] = "row"
     partitions: Annotated[
         list[PartitionIn],
-        Field(max_length=limits.MAX_PARTITIONS, default_factory=list),
-        up_to_a_hundred(PartitionIn, most=limits.MAX_PARTITIONS),
+        Field(max_length=forest_limits.MAX_PARTITIONS, default_factory=list),
+        up_to_a_hundred(PartitionIn, most=forest_limits.MAX_PARTITIONS),
     ]
     public_size: Annotated[int, Field(ge=1, le=limits.MAX_PUBLIC_SIZE)] | None = None
     visibility: SkipJsonSchema[Any] = None  # of the version before; a declaration that has it is refused

@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from app.core import limits
 from app.wire.base import Answer, JsonObject, OfDataset, Reference, Request
 from app.wire.datasets import PUBLIC_NAME, ColumnName
+from grovekeeper_forests import limits as forest_limits
 
 
 class OnlyAnswerOut(Answer):
@@ -65,16 +66,16 @@ class ModelList(Answer):
     next: str | None
 
 
-_Row: TypeAlias = Annotated[dict[ColumnName, Any], Field(max_length=limits.MAX_FEATURES)]
-_Cells: TypeAlias = Annotated[list[Any], Field(max_length=limits.MAX_PREDICTION_ROWS)]
+_Row: TypeAlias = Annotated[dict[ColumnName, Any], Field(max_length=forest_limits.MAX_FEATURES)]
+_Cells: TypeAlias = Annotated[list[Any], Field(max_length=forest_limits.MAX_PREDICTION_ROWS)]
 
 
 class PredictIn(Request):
     """Rows to predict, either as ``rows`` or as ``columns``."""
 
     # For the OpenAPI document alone: services.predict decodes the raw bytes into a type of its own, twice as fast.
-    rows: Annotated[list[_Row], Field(max_length=limits.MAX_PREDICTION_ROWS)] | None = None
-    columns: Annotated[dict[ColumnName, _Cells], Field(max_length=limits.MAX_FEATURES)] | None = None
+    rows: Annotated[list[_Row], Field(max_length=forest_limits.MAX_PREDICTION_ROWS)] | None = None
+    columns: Annotated[dict[ColumnName, _Cells], Field(max_length=forest_limits.MAX_FEATURES)] | None = None
     read_out: Literal["mv", "ta", "pa", "log", "sum"] | None = None
     counts: Annotated[bool | None, Field(description="Whether the answer has `counts`.")] = None
 
@@ -236,7 +237,7 @@ class RequestParameters(_Extensible):
 class InferenceIn(_Extensible):
     """A request of the Open Inference Protocol."""
 
-    inputs: Annotated[list[InputTensor], Field(max_length=limits.MAX_FEATURES)]
+    inputs: Annotated[list[InputTensor], Field(max_length=forest_limits.MAX_FEATURES)]
     id: Reference | None = None
     parameters: RequestParameters | None = None
     outputs: Annotated[list[RequestedOutput], Field(max_length=len(OUTPUTS))] | None = None

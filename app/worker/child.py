@@ -34,11 +34,11 @@ _NEEDED = (
     "app.services.jobs.task",
     "app.services.drawing.perform",
     "app.datasets.private_rows",
-    "app.forests.noise.draws",
-    "app.forests.kernels.compiled.node_row_loops",
-    "app.forests.kernels.compiled.prediction_loops",
-    "app.forests.kernels.compiled.boosting_loops",
-    "app.forests.kernels.compiled.fourth_root_loops",
+    "grovekeeper_forests.noise.draws",
+    "grovekeeper_forests.kernels.compiled.node_row_loops",
+    "grovekeeper_forests.kernels.compiled.prediction_loops",
+    "grovekeeper_forests.kernels.compiled.boosting_loops",
+    "grovekeeper_forests.kernels.compiled.fourth_root_loops",
     "encodings.utf_16_be",  # in whose order canonical JSON has its members
 )
 """What jobs on private rows use. The first process on a machine compiles these loops before its job begins."""
@@ -117,7 +117,7 @@ def look(text: str) -> None:
 
 def _read_models(paths: Sequence[Path]) -> None:
     """Has all models in memory together, with what predictions by their default read-out keep: the job has, too."""
-    forests = importlib.import_module("app.releases.forest.read")
+    forests = importlib.import_module("grovekeeper_forests.releases.forest.read")
     models = [forests.loads(path.read_bytes()) for path in paths]
     for model in models:
         forests.prepare(model.forest, model.schema)

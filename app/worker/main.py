@@ -7,13 +7,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
 from app.core import limits, stamps
-from app.core.errors import GrovekeeperError, InstallationError, LeaseLost, Unavailable
+from app.core.errors import InstallationError, LeaseLost, Unavailable
 from app.core.logging import about, configure
 from app.core.memory import forbid_core_dumps
 from app.core.processes import Periodic, Stop, stop_signals
 from app.core.settings import Settings
 from app.db import revisions
-from app.forests import code_cache
 from app.jobs import queue
 from app.services.datasets.erase import erase_due
 from app.services.execution.lease import Stopped
@@ -23,6 +22,8 @@ from app.services.installation import Installation
 from app.services.ledger.heads import Heads
 from app.worker import supervise
 from app.worker.supervise import CHILDREN, Supervisor
+from grovekeeper_forests import code_cache
+from grovekeeper_forests.errors import GrovekeeperError
 
 TIDY_ROWS_INTERVAL_S = 600.0
 _log = logging.getLogger(__name__)

@@ -20,12 +20,12 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from app.core.errors import InvalidRequest, NotSupported
 from benchmarks import bundled, datasets, printed_pages, printed_tables
 from benchmarks.datasets import Dataset
 from benchmarks.printed_pages import N_FOLDS
 from benchmarks.printed_tables import Cell
 from benchmarks.runs import Measured, Task, append, load, predictions, unfinished
+from grovekeeper_forests.errors import NotSupported, ParameterInvalid
 
 RESULTS = Path(__file__).parents[2] / "docs" / "results" / "papers"
 
@@ -80,7 +80,7 @@ def run_all(folder: Path | None, tasks: Sequence[Task], path: Path) -> list[Pape
         train, test = fold_of(len(dataset.y), task.repeat)
         try:
             answers = predictions(dataset, task, train, test)
-        except (InvalidRequest, NotSupported) as refused:
+        except (ParameterInvalid, NotSupported) as refused:
             print(f"refused: {task.dataset} {task.algorithm} ε = {task.epsilon}: {refused!r}", file=sys.stderr)
             continue
         accuracy = float(np.mean(answers.labels == dataset.y[test]))

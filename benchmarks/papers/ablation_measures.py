@@ -13,7 +13,6 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from app.forests.data.sanitiser import SanitisedRows
 from benchmarks.datasets import Dataset
 from benchmarks.papers import __main__ as tables
 from benchmarks.papers import median_trees, synthetic
@@ -22,6 +21,7 @@ from benchmarks.papers.forests.contract import PlainForest
 from benchmarks.papers.forests.trees.node_routing import NodeTrees
 from benchmarks.papers.median_trees import PRIVATE, MedianRule
 from benchmarks.runs import Task, predictions
+from grovekeeper_forests.data.sanitiser import SanitisedRows
 
 MEDIAN_TREES = "median-trees"
 """Slug of the printed median trees in tasks; no algorithm of the service or of ``papers.forests`` has it."""

@@ -20,11 +20,11 @@ from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
 
-from app.core.errors import InvalidRequest, NotSupported
 from benchmarks import bundled, datasets, printed_pages
 from benchmarks.papers import __main__ as tables
 from benchmarks.papers import ablation_measures, ablations, huang_page, mrf_page, ranks_page, song_page
 from benchmarks.runs import Measured, Task, append, load
+from grovekeeper_forests.errors import NotSupported, ParameterInvalid
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ def run_fold(folder: Path | None, name: str, path: Path, repeat: int) -> None:
                 _WARM.add(task.slug)
             began = time.process_time()
             values = ablation.measure(folder, task)
-        except (InvalidRequest, NotSupported) as refused:
+        except (ParameterInvalid, NotSupported) as refused:
             print(f"refused: {task.dataset} {task.algorithm} ε = {task.epsilon}: {refused!r}", file=sys.stderr)
             continue
         seconds = round(time.process_time() - began, 4)

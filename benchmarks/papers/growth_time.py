@@ -27,7 +27,6 @@ from sklearn.ensemble import RandomForestClassifier
 from sklearn.linear_model import LogisticRegression, RidgeClassifier
 from sklearn.svm import LinearSVC
 
-from app.forests.data.sanitiser import SanitisedRows
 from benchmarks.datasets import Dataset, read, split_of
 from benchmarks.papers.forests import catalogue
 from benchmarks.papers.forests.bms_rf_plain.read import scaled, shifted
@@ -37,6 +36,7 @@ from benchmarks.papers.forests.trees.oblique_trees import Limits, Nodes, PublicT
 from benchmarks.papers.forests.trees.plane_rules import Proposal
 from benchmarks.papers.forests.trees.split_trees import Weights
 from benchmarks.training import cpu_seconds
+from grovekeeper_forests.data.sanitiser import SanitisedRows
 
 N_TREES = 10
 LIBRARY = ("breiman", "cart", "rpart")

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from app.forests.data.schema import Schema
 from benchmarks.datasets import Dataset
 from benchmarks.papers.forests.trees.design import number_of_missing
+from grovekeeper_forests.data.schema import Schema
 
 TRUE, PRIVATE, RANDOM = MEDIANS = ("true", "private", "random")
 

@@ -11,10 +11,10 @@ from typing import Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from app.forests.data.schema import Feature
 from benchmarks.datasets import Dataset
 from benchmarks.papers import random_tree_theory
 from benchmarks.papers.forests.trees.design import Design, number_of_missing
+from grovekeeper_forests.data.schema import Feature
 
 READ_OUTS = ("mv", "ta", "pa")
 """Majority voting, threshold averaging and probabilistic averaging."""

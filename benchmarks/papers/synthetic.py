@@ -5,8 +5,8 @@ from collections.abc import Sequence
 import numpy as np
 from sklearn.datasets import make_classification
 
-from app.forests.data.schema import Feature, Label, Schema
 from benchmarks.datasets import Dataset
+from grovekeeper_forests.data.schema import Feature, Label, Schema
 
 N_ROWS, WIDTHS, N_SEEDS = 3_000, (5, 10, 15), 3
 """Rows and numbers of attributes of section 6, and the number of seeds that stand for the one of the paper."""

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from app.privacy.accountants import pure
+from grovekeeper_forests.privacy.accountants import pure
 
 TABLES = [Path(__file__).with_name(name) for name in ("peers.csv", "prototype.csv")]
 

@@ -2,35 +2,34 @@
 
 import ast
 from collections.abc import Iterator
-from pathlib import Path
 
-APP = Path(__file__).parents[2] / "app"
+from tests.support.sources import name_of, sources
 
 ENDLESS = {
-    "access/idempotency.py:_insertion": "two dialects",
-    "api/problems.py:_documented": "the problems of a status, as the program lists them",
-    "cli/main.py:_command": "commands of one process of the command line",
-    "db/locks.py:_locking": "columns of the program's tables",
-    "forests/catalogue.py:read_outs": "algorithms: an unknown one is an error, and errors are not kept",
-    "services/spending/spend.py:_locked": "two dialects",
+    "app/access/idempotency.py:_insertion": "two dialects",
+    "app/api/problems.py:_documented": "the problems of a status, as the program lists them",
+    "app/cli/main.py:_command": "commands of one process of the command line",
+    "app/db/locks.py:_locking": "columns of the program's tables",
+    "grovekeeper_forests/catalogue.py:read_outs": "algorithms: an unknown one is an error, and errors are not kept",
+    "app/services/spending/spend.py:_locked": "two dialects",
 }
 """Functions with arguments whose results are kept for ever, and why there are few of them."""
 
 
 WITH_LOCK = {
-    "api/middleware.py:every_request": "one application in a process",
-    "core/settings.py:dask_cluster": "one object in a process",
-    "services/installation.py:heads": "one installation in a process",
-    "services/installation.py:storage_keys": "one installation in a process",
+    "app/api/middleware.py:every_request": "one application in a process",
+    "app/core/settings.py:dask_cluster": "one object in a process",
+    "app/services/installation.py:heads": "one installation in a process",
+    "app/services/installation.py:storage_keys": "one installation in a process",
 }
 """Properties by ``functools.cached_property``, whose lock all objects of a class share in Python 3.11."""
 
 
 def _decorated() -> Iterator[tuple[str, ast.FunctionDef | ast.AsyncFunctionDef, str]]:
-    for path in sorted(APP.rglob("*.py")):
+    for path in sources():
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-                name = f"{path.relative_to(APP).as_posix()}:{node.name}"
+                name = f"{name_of(path)}:{node.name}"
                 yield from ((name, node, ast.unparse(decorator)) for decorator in node.decorator_list)
 
 
@@ -55,9 +54,9 @@ def test_a_value_of_one_object_keeps_nobody_waiting_for_that_of_another() -> Non
 
 def test_no_dictionary_of_a_module_fills_while_the_process_runs() -> None:
     filling = []
-    for path in sorted(APP.rglob("*.py")):
+    for path in sources():
         for node in ast.parse(path.read_text(encoding="utf-8")).body:
             value = node.value if isinstance(node, ast.Assign | ast.AnnAssign) else None
             if value is not None and ast.unparse(value) in ("{}", "[]", "set()", "dict()", "Counter()", "deque()"):
-                filling.append(f"{path.relative_to(APP).as_posix()}: {ast.unparse(node)}")
+                filling.append(f"{name_of(path)}: {ast.unparse(node)}")
     assert filling == []

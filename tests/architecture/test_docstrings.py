@@ -8,21 +8,22 @@ from pathlib import Path
 
 import pytest
 
-from app.forests import catalogue
-from app.forests.bins import releases
-from app.releases.evaluation import draw as evaluation_draw
-from app.releases.forest import draw as growth
-from app.releases.profile import draw as profile_draw
+from grovekeeper_forests import catalogue
+from grovekeeper_forests.bins import releases
+from grovekeeper_forests.releases.evaluation import draw as evaluation_draw
+from grovekeeper_forests.releases.forest import draw as growth
+from grovekeeper_forests.releases.profile import draw as profile_draw
+from tests.support.sources import sources
 
 _ROOT = Path(__file__).parents[2]
-_DOCUMENTED = ("privacy", "forests", "ledger")
+_DOCUMENTED = ("app/ledger", "packages/forests/grovekeeper_forests")
 _BY_SLUG = {slug: entry.grow for slug, entry in growth.GROWTH.items()}
 _UNDOCUMENTED_NAMES = {"to_json", "from_json"}
 """The docstring of a type or of its module describes its JSON form."""
 
 
 def _sources(*packages: str) -> list[Path]:
-    return sorted(path for package in packages for path in (_ROOT / "app" / package).rglob("*.py"))
+    return sorted(path for package in packages for path in (_ROOT / package).rglob("*.py"))
 
 
 def _public_definitions(node: ast.Module | ast.ClassDef) -> Iterator[ast.FunctionDef | ast.ClassDef]:
@@ -81,7 +82,7 @@ def test_every_algorithm_has_one_growth_and_every_growth_an_algorithm() -> None:
 def test_every_page_that_the_code_cites_exists() -> None:
     cited = {
         page
-        for path in [*_sources("."), *(_ROOT / "migrations").rglob("*.py"), *(_ROOT / "docs").rglob("*.md")]
+        for path in [*sources(), *(_ROOT / "migrations").rglob("*.py"), *(_ROOT / "docs").rglob("*.md")]
         for page in re.findall(r"\bdocs/[\w/-]+\.md", path.read_text(encoding="utf-8"))
     }
     assert "docs/settings.md" in cited

@@ -7,11 +7,10 @@ out, and the release would change by both. No test of small files notices.
 import ast
 from collections import Counter
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
-APP = Path(__file__).parents[2] / "app"
+from tests.support.sources import file_of, name_of, sources
 
 ROWS = (
     *("CodedBlock", "CodedColumns", "CodedPart", "CodedRows", "LocalRows", "RowGroups", "RowParts", "SanitisedRows"),
@@ -20,10 +19,10 @@ ROWS = (
 """Names of which a module that reads or holds rows needs one."""
 
 OTHERS = {
-    "datasets/columnar_child.py": "decodes the body of an upload, whose rows another process counts",
-    "forests/algorithms/rpf/grow.py": "computes with sums over rows, and passes rows on whole",
-    "forests/data/sanitiser.py": "defines what one cell of one row becomes; reads requests of predictions",
-    "forests/trees/tree_growth.py": "computes with sums over rows, and passes rows on whole",
+    "app/datasets/columnar_child.py": "decodes the body of an upload, whose rows another process counts",
+    "grovekeeper_forests/algorithms/rpf/grow.py": "computes with sums over rows, and passes rows on whole",
+    "grovekeeper_forests/data/sanitiser.py": "defines what one cell of one row becomes; reads requests of predictions",
+    "grovekeeper_forests/trees/tree_growth.py": "computes with sums over rows, and passes rows on whole",
 }
 """Modules that name rows and neither read nor divide them."""
 
@@ -37,7 +36,7 @@ PUBLIC = "public numbers alone"
 EVERY = "every part, in order"
 
 REASONS: dict[str, dict[tuple[str, str], str]] = {
-    "datasets/code_files.py": {
+    "app/datasets/code_files.py": {
         ("file_of", "digest.hex()[:16]"): BYTES,
         ("CodeReader._row_bytes", "-n_rows // 8"): "bytes of the ninth bits of a row group, rounded up",
         ("CodeReader.read", "self._ends[group:group + 2]"): "where the codes of one row group begin and end",
@@ -49,8 +48,8 @@ REASONS: dict[str, dict[tuple[str, str], str]] = {
         ): "whether codes are stored",
         ("_make_room", "sorted(others, key=lambda other: other.changed_at)[:-(MAX_FILES - 1)]"): "files of codes",
     },
-    "datasets/erasure.py": {("_copy", "stays[start:start + table.num_rows]"): IN_BLOCKS},
-    "datasets/private_rows.py": {
+    "app/datasets/erasure.py": {("_copy", "stays[start:start + table.num_rows]"): IN_BLOCKS},
+    "app/datasets/private_rows.py": {
         ("Selection.__init__", "scope.keys() <= declared.keys()"): PUBLIC,
         ("shards", "waiting >= n_rows"): "ends a shard; the row group begins the next one",
         ("shards", "starts[1:]"): "the end of each shard is the start of the next one",
@@ -65,7 +64,7 @@ REASONS: dict[str, dict[tuple[str, str], str]] = {
         ("_row_ids", "ids[start:end]"): IN_BLOCKS,
         ("_row_ids", "bytes_of_chunk[chunk.offset:chunk.offset + len(chunk)]"): "all rows of a chunk",
     },
-    "datasets/row_layout.py": {
+    "app/datasets/row_layout.py": {
         ("arrow_schema", "enumerate(schema.features)"): FEATURES,
         (
             "hash_cells",
@@ -74,13 +73,13 @@ REASONS: dict[str, dict[tuple[str, str], str]] = {
         ("hash_cells", "row_ids[at:at + ROW_ID_BYTES]"): "the id of one row",
         ("stored_columns", "enumerate(needed)"): PUBLIC,
     },
-    "forests/algorithms/bms_rf/grow.py": {
+    "grovekeeper_forests/algorithms/bms_rf/grow.py": {
         ("grow_forest", "enumerate(zip(plans, schemas, strict=True))"): "every planned layer",
         ("grow_forest", "zip(grown, schemas, projection, strict=False)"): "layers: one more schema than layers so far",
         ("draw_projection", "enumerate(schema.features)"): FEATURES,
         ("draw_projection", "weights.shape[:2]"): PUBLIC,
     },
-    "forests/algorithms/literature/medians.py": {
+    "grovekeeper_forests/algorithms/literature/medians.py": {
         ("choose_medians", "enumerate(groups)"): "every node of a level",
         ("choose_medians", "continue"): "a node without a public candidate",
         ("split_evenness", "slice(feature, feature + 1)"): CODES,
@@ -93,7 +92,7 @@ REASONS: dict[str, dict[tuple[str, str], str]] = {
         ("exact_evenness", "histogram[:, begin:end]"): CODES,
         ("label_trees", "rows.y >= 0"): "a row's own label: whether it is known",
     },
-    "forests/algorithms/nbrt/boosted_rows.py": {
+    "grovekeeper_forests/algorithms/nbrt/boosted_rows.py": {
         ("first_split_utilities", "slice(first, min(first + _BLOCK, len(encoding.n_codes)))"): CODES,
         ("first_split_utilities", "min(first + _BLOCK, len(encoding.n_codes))"): CODES,
         ("sides_of_first_split", "n_leaves // N_SIDES"): PUBLIC,
@@ -102,7 +101,7 @@ REASONS: dict[str, dict[tuple[str, str], str]] = {
             "min(max(int(step.to_integral_value(ROUND_HALF_EVEN)), -limit), limit)",
         ): "a released score",
     },
-    "forests/algorithms/rpf/reweighted_rows.py": {
+    "grovekeeper_forests/algorithms/rpf/reweighted_rows.py": {
         ("LocalReweightedRows.__init__", "n_codes[:len(X)]"): CODES,
         ("LocalReweightedRows.__init__", "len(n_codes) <= _SLAB"): CODES,
         ("LocalReweightedRows.joint_histogram", "slice(feature, feature + 1)"): CODES,
@@ -112,7 +111,7 @@ REASONS: dict[str, dict[tuple[str, str], str]] = {
         ("_slabs", "slice(start, min(start + _SLAB, features.stop))"): CODES,
         ("_slabs", "min(start + _SLAB, features.stop)"): CODES,
     },
-    "forests/bins/releases.py": {
+    "grovekeeper_forests/bins/releases.py": {
         ("release_cuts", "enumerate(private_features(schema))"): FEATURES,
         ("release_cuts", "cuts[row, :len(feature_cuts)]"): CODES,
         ("_cuts_of", "stop - start < 2"): CODES,
@@ -120,7 +119,7 @@ REASONS: dict[str, dict[tuple[str, str], str]] = {
         ("_cuts_of", "below[start + 1:stop]"): CODES,
         ("_cell_counts_of", "rows.code_counts(index)[:n_cells(feature)]"): CODES,
     },
-    "forests/data/coded_rows.py": {
+    "grovekeeper_forests/data/coded_rows.py": {
         ("CodedBlock.of", "codes >= _BYTE"): CODES,
         ("TakenBlocks.codes", "enumerate(self._tables)"): FEATURES,
         ("CodedColumns.take", "sum((other.n_rows for other in joined[-1])) + block.n_rows > n_rows"): (
@@ -140,19 +139,19 @@ REASONS: dict[str, dict[tuple[str, str], str]] = {
         ("in_threads.untaken", "return"): "no part is left",
         ("in_threads", "min(_n_processors(), MAX_THREADS, len(parts))"): "threads",
     },
-    "releases/evaluation/draw.py": {
+    "grovekeeper_forests/releases/evaluation/draw.py": {
         (
             "_exact",
             "np.minimum((shares[:, 1] * plan.score_bins).astype(np.int64), plan.score_bins - 1)",
         ): "the bin of a score",
     },
-    "releases/evaluation/answers.py": {
+    "grovekeeper_forests/releases/evaluation/answers.py": {
         ("answers", "rows.y[start:start + BLOCK_ROWS]"): IN_BLOCKS,
         ("answers", "shares[:len(y)]"): "the rows that fill up the last block",
         ("_block", "column[start:start + BLOCK_ROWS]"): IN_BLOCKS,
         ("_block", "block[:len(values)]"): "the rows that fill up the last block",
     },
-    "forests/remote.py": {
+    "grovekeeper_forests/remote.py": {
         ("loads", "data[8:8 + int.from_bytes(data[:8], 'little')]"): BYTES,
         ("loads", "data[:8]"): BYTES,
         ("_value", "slice(*content)"): CODES,
@@ -162,12 +161,12 @@ REASONS: dict[str, dict[tuple[str, str], str]] = {
         ("ShardStates._at", "branch.skipped <= state.n_calls <= n_calls"): CALLS,
         ("ShardStates._at", "branch.calls[state.n_calls - branch.skipped:]"): CALLS,
     },
-    "forests/trees/tree_histograms.py": {
+    "grovekeeper_forests/trees/tree_histograms.py": {
         ("shards", "int.from_bytes(digest) % n_shards"): "a tree, by hash",
         ("structure_rows", "int.from_bytes(digest) < below"): "a role, by hash",
         ("_split", "raw[start:start + width]"): "the id of one row",
     },
-    "services/drawing/dask_fleet.py": {
+    "app/services/drawing/dask_fleet.py": {
         ("DaskFleet.__init__", "next(workers)"): NUMBER,
         ("DaskFleet._divided", "next(self._numbers)"): NUMBER,
         ("DaskFleet._divided", "next(workers)"): NUMBER,
@@ -184,8 +183,8 @@ REASONS: dict[str, dict[tuple[str, str], str]] = {
 reason (:data:`TWICE`)."""
 
 TWICE = {
-    ("forests/algorithms/literature/medians.py", "exact_evenness", "histogram[:, begin:end]"),
-    ("forests/algorithms/literature/medians.py", "split_evenness", "slice(feature, feature + 1)"),
+    ("grovekeeper_forests/algorithms/literature/medians.py", "exact_evenness", "histogram[:, begin:end]"),
+    ("grovekeeper_forests/algorithms/literature/medians.py", "split_evenness", "slice(feature, feature + 1)"),
 }
 
 CUTS = frozenset(
@@ -230,13 +229,13 @@ def _leaves_out(node: ast.AST, *, in_loop: bool) -> bool:
 
 
 def found(module: str) -> Counter[tuple[str, str]]:
-    return Counter(places(ast.parse((APP / module).read_text(encoding="utf-8"))))
+    return Counter(places(ast.parse(file_of(module).read_text(encoding="utf-8"))))
 
 
 def modules() -> list[str]:
     """The modules that read or hold rows."""
-    paths = (path for path in APP.rglob("*.py") if any(name in path.read_text(encoding="utf-8") for name in ROWS))
-    return sorted({path.relative_to(APP).as_posix() for path in paths} - OTHERS.keys())
+    paths = (path for path in sources() if any(name in path.read_text(encoding="utf-8") for name in ROWS))
+    return sorted({name_of(path) for path in paths} - OTHERS.keys())
 
 
 def test_nothing_that_reads_rows_leaves_one_out_by_a_number_of_rows() -> None:
@@ -249,8 +248,12 @@ def test_nothing_that_reads_rows_leaves_one_out_by_a_number_of_rows() -> None:
 
 def test_every_listed_module_is_there() -> None:
     assert REASONS.keys() <= set(modules())
-    assert all((APP / module).exists() for module in OTHERS)
-    assert {"datasets/private_rows.py", "services/drawing/shard_tasks.py", "releases/profile/draw.py"} <= set(modules())
+    assert all(file_of(module).exists() for module in OTHERS)
+    assert {
+        "app/datasets/private_rows.py",
+        "app/services/drawing/shard_tasks.py",
+        "grovekeeper_forests/releases/profile/draw.py",
+    } <= set(modules())
 
 
 @pytest.mark.parametrize(

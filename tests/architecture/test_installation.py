@@ -14,6 +14,7 @@ from tests.support.scripts import loaded
 
 _ROOT = Path(__file__).parents[2]
 _CLIENT = _ROOT / "clients" / "python"
+_FORESTS = _ROOT / "packages" / "forests"
 _VERIFIER = _ROOT / "packages" / "verifier"
 _LOCKS = sorted((_ROOT / "requirements").glob("*.lock"))
 _PINNED = re.compile(r"^([A-Za-z0-9._-]+)(?:\[[^]]+\])?==([^ ;\\]+)")
@@ -133,13 +134,21 @@ def test_the_bounds_of_the_client_are_versions_that_tests_run() -> None:
         assert requirement.specifier.contains(newest[name]), name
 
 
-@pytest.mark.parametrize("folder", [_CLIENT, _VERIFIER], ids=lambda folder: folder.name)
+@pytest.mark.parametrize("folder", [_CLIENT, _FORESTS, _VERIFIER], ids=lambda folder: folder.name)
 def test_a_distribution_has_the_version_and_the_licence_of_the_service(folder: Path) -> None:
     distribution = tomllib.loads((folder / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     service = _project()["project"]
     for name in ("version", "license", "authors", "requires-python"):
         assert distribution[name] == service[name]
     assert (folder / "LICENSE").read_bytes() == (_ROOT / "LICENSE").read_bytes()
+
+
+def test_the_forests_need_what_the_service_needs_of_the_same_libraries() -> None:
+    forests = tomllib.loads((_FORESTS / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    extras = forests["optional-dependencies"]
+    service = _project()["project"]
+    assert {*forests["dependencies"], *extras["onnx"]} <= set(service["dependencies"])
+    assert set(extras["estimators"]) <= set(service["optional-dependencies"]["test"])
 
 
 def test_the_verifier_needs_the_library_of_the_service_for_signatures() -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from app.core.logging import PUBLIC_FIELDS
+from tests.support.sources import sources
 
 _ROOT = Path(__file__).parents[2]
 _METHODS = {"debug", "info", "warning", "error", "exception", "critical"}
@@ -34,7 +35,7 @@ def _is_public(extra: ast.expr) -> bool:
 
 
 def _sources() -> list[Path]:
-    return [path for path in sorted((_ROOT / "app").rglob("*.py")) if path.name != "logging.py"]
+    return [path for path in sources() if path.name != "logging.py"]
 
 
 @pytest.mark.parametrize("path", _sources(), ids=lambda path: str(path.relative_to(_ROOT)))

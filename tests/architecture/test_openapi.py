@@ -76,7 +76,7 @@ def test_every_body_in_json_is_a_named_component() -> None:
 
 
 def test_the_problems_of_the_code_are_the_published_problems() -> None:
-    rows = [*PROBLEMS.values(), INTERNAL]
+    rows = {*PROBLEMS.values(), INTERNAL}
     assert len({row.slug for row in rows}) == len(rows)
     assert {status: {row.slug for row in rows if row.status == status} for status in {row.status for row in rows}} == (
         PUBLISHED

@@ -33,10 +33,10 @@ from app.jobs.tables import JobRow
 from app.ledger import accounts as ledger_accounts
 from app.ledger import reservations
 from app.ledger import reservations as ledger
-from app.privacy.scope import WHOLE, Scope
 from app.services.execution import charge, run_job
 from app.services.installation import Installation
 from app.services.jobs import show_jobs
+from grovekeeper_forests.privacy.scope import WHOLE, Scope
 from tests.concurrency.rule_races import RULE_RACES
 from tests.support import people, reserving
 from tests.support.crash_scene import CELLS, EVENT, OWNER, Scene, open_installation

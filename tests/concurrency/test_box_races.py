@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from app.ledger import kept_states, statements, tables
-from app.privacy.partitions import ColumnPartition, EpochPartition, HashPartition, Partitions
 from app.services.installation import Installation
+from grovekeeper_forests.privacy.partitions import ColumnPartition, EpochPartition, HashPartition, Partitions
 from tests.concurrency.conftest import Race
 from tests.support.crash_scene import open_account, open_installation
 from tests.support.ledger_model import frozen, replay

@@ -13,9 +13,9 @@ from app.core import stamps
 from app.core.errors import BudgetExceeded
 from app.ledger import populations, statements
 from app.ledger import reservations as ledger
-from app.privacy.partitions import Partitions
-from app.privacy.scope import WHOLE
 from app.services.installation import Installation
+from grovekeeper_forests.privacy.partitions import Partitions
+from grovekeeper_forests.privacy.scope import WHOLE
 from grovekeeper_verifier.member_comparison import MemberLedger
 from grovekeeper_verifier.population_replay import PopulationSummary, verify
 from tests.concurrency.conftest import Race

@@ -8,9 +8,9 @@ import pytest
 
 from app.ledger import accounts, statements, tables
 from app.ledger import reservations as ledger
-from app.privacy import accountants
-from app.privacy.partitions import HashPartition, Partitions
-from app.privacy.scope import Scope
+from grovekeeper_forests.privacy import accountants
+from grovekeeper_forests.privacy.partitions import HashPartition, Partitions
+from grovekeeper_forests.privacy.scope import Scope
 from tests.concurrency.conftest import Race
 from tests.support import reserving
 from tests.support.crash_scene import CELLS, EVENT, Scene, cell_balances, open_account, opened, replayed

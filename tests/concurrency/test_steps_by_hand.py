@@ -16,10 +16,10 @@ from app.core import stamps
 from app.core.errors import BudgetExceeded, ModelHasAlias, NotFound, PopulationMismatch, ReservationSettled
 from app.ledger import accounts, populations, statements, tables
 from app.ledger import reservations as ledger
-from app.privacy.scope import WHOLE
 from app.registry import models
 from app.registry.tables import AliasMoveRow, ReleaseRow
 from app.services.installation import Installation
+from grovekeeper_forests.privacy.scope import WHOLE
 from tests.support import reserving
 from tests.support.crash_scene import EVENT, open_account, open_installation
 from tests.support.ledger_model import replay, replay_population

@@ -15,7 +15,6 @@ from app.core import stamps
 from app.core.errors import IdempotencyKeyReused, InvalidRequest, LedgerRewound, NotFound, RoleMissing
 from app.ledger import tables
 from app.ledger.tables import Entry
-from app.privacy import accountants
 from app.services.installation import Installation
 from app.services.ledger import balances, evidence, history
 from app.services.ledger.balances import change_cap
@@ -25,6 +24,7 @@ from app.services.pagination import PageRequest
 from app.services.populations import open_population
 from app.wire.datasets import PopulationIn
 from app.wire.ledger import AccountBalance, CapIn
+from grovekeeper_forests.privacy import accountants
 from grovekeeper_verifier import population_replay
 from grovekeeper_verifier.dataset_replay import verify
 from tests.support import people

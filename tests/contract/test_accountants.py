@@ -5,9 +5,9 @@ from fractions import Fraction
 
 import pytest
 
-from app.privacy import accountants
-from app.privacy.accountants.accountant import Accountant
-from app.privacy.events import (
+from grovekeeper_forests.privacy import accountants
+from grovekeeper_forests.privacy.accountants.accountant import Accountant
+from grovekeeper_forests.privacy.events import (
     Adjacency,
     DiscreteLaplace,
     Event,

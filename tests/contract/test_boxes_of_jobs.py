@@ -9,12 +9,12 @@ from app.access.idempotency import IdempotentRequest
 from app.core.errors import BudgetExceeded
 from app.datasets import private_rows
 from app.datasets.private_rows import Selection
-from app.forests.data.schema import Schema
 from app.ledger import tables
-from app.privacy.partitions import Partitions
 from app.services.execution import charge, run_job
 from app.services.installation import Installation
 from app.wire.spending import TrainIn
+from grovekeeper_forests.data.schema import Schema
+from grovekeeper_forests.privacy.partitions import Partitions
 from tests.support import people
 from tests.support.asking import submit_training
 from tests.support.crash_scene import OWNER

@@ -13,7 +13,6 @@ import pytest
 from app.access import keys
 from app.access.keys import elapsed_s
 from app.core import limits, stamps
-from app.core.errors import GrovekeeperError
 from app.registry.tables import ReleaseRow
 from app.services import models
 from app.services.authorization import authenticate_and_keep, cached
@@ -21,6 +20,7 @@ from app.services.installation import Installation
 from app.services.keys import create_key, put_grant, remove_grant, revoke_key, rotate_key
 from app.services.predict import address_of
 from app.wire.keys import KeyIn, RotationIn
+from grovekeeper_forests.errors import GrovekeeperError
 from tests.support.crash_scene import ADMIN, OWNER, Scene, open_installation
 
 _WAIT_S = 1.0

@@ -13,9 +13,7 @@ import pytest
 from sqlalchemy import select
 
 from app.core import limits
-from app.core.errors import AccountantMismatch, AdjacencyMismatch, InvalidRequest
 from app.core.processes import Stop, code_digest
-from app.forests import catalogue
 from app.jobs.tables import WorkerRow
 from app.services.execution import run_job
 from app.services.execution.lease import Lease, Stopped
@@ -23,6 +21,8 @@ from app.services.execution.run_job import CodeChanged, CodeNotLoaded
 from app.services.jobs.task import JobTask
 from app.wire.spending import TrainIn
 from app.worker import main, supervise
+from grovekeeper_forests import catalogue
+from grovekeeper_forests.errors import AccountantMismatch, AdjacencyMismatch, ParameterInvalid
 from tests.support.asking import submit_training
 from tests.support.crash_scene import OWNER, Scene
 from tests.support.databases import on_one_database
@@ -40,7 +40,7 @@ def _trained(scene: Scene, algorithm: str, work: Callable[[JobTask, Lease], None
     )
     try:
         answer = submit_training(scene.installation, OWNER, body, request=request("POST /train", algorithm))
-    except (AccountantMismatch, AdjacencyMismatch, InvalidRequest):
+    except (AccountantMismatch, AdjacencyMismatch, ParameterInvalid):
         return None
     run(scene, work)
     return scene.job(str(json.loads(answer.body)["job_id"])).release_id

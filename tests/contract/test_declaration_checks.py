@@ -8,15 +8,16 @@ from typing import Any
 import pytest
 from sqlalchemy import func, select
 
-from app.core.errors import GrovekeeperError, InvalidRequest, NameTaken
+from app.core.errors import InvalidRequest, NameTaken
 from app.db.base import Base
 from app.ledger import reservations as ledger
-from app.privacy.scope import WHOLE
 from app.services.datasets.declare import check_declaration, register_dataset
 from app.services.datasets.show import show_dataset
 from app.services.ledger.balances import show_balance
 from app.wire.datasets import DatasetIn
 from app.wire.spending import PlanIn
+from grovekeeper_forests.errors import GrovekeeperError
+from grovekeeper_forests.privacy.scope import WHOLE
 from tests.support import reserving
 from tests.support.asking import show_plan
 from tests.support.crash_scene import EVENT, OWNER, STRANGER, Scene

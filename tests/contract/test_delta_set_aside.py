@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from app.access.idempotency import IdempotentRequest
-from app.core.errors import AccountantMismatch, BudgetExceeded, InvalidRequest, NotSupported, PopulationMismatch
-from app.privacy.accountants import zcdp
+from app.core.errors import BudgetExceeded, InvalidRequest, PopulationMismatch
 from app.services import populations
 from app.services.installation import Installation
 from app.services.ledger import balances, history
@@ -17,6 +16,8 @@ from app.services.ledger.balances import change_cap
 from app.services.ledger.external import charge_external, quote_external
 from app.wire.datasets import BudgetIn, PopulationIn
 from app.wire.ledger import AccountBalance, CapIn, ExternalIn
+from grovekeeper_forests.errors import AccountantMismatch, NotSupported
+from grovekeeper_forests.privacy.accountants import zcdp
 from grovekeeper_verifier.dataset_replay import verify
 from tests.support import people
 from tests.support.crash_scene import OWNER

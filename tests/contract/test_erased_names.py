@@ -20,7 +20,6 @@ from app.core.errors import (
 )
 from app.ledger import accounts, control, kept_states, reservations, statements
 from app.ledger.tables import EntryKind
-from app.privacy.scope import WHOLE
 from app.services.datasets.declare import check_declaration, register_dataset
 from app.services.datasets.erase import delete_dataset, mark_deleted
 from app.services.datasets.show import show_dataset
@@ -32,6 +31,7 @@ from app.services.pagination import PageRequest
 from app.services.populations import show_population
 from app.wire.datasets import DatasetIn, DatasetOut
 from app.wire.ledger import CapIn, ExternalIn
+from grovekeeper_forests.privacy.scope import WHOLE
 from grovekeeper_verifier import dataset_replay
 from grovekeeper_verifier.dataset_replay import Summary
 from grovekeeper_verifier.export_lines import NotVerified

@@ -14,10 +14,10 @@ from app.core import limits
 from app.core.errors import Unavailable
 from app.registry import store
 from app.registry.store import ArtifactLost, ArtifactStore
-from app.releases.forest import read as released_forest
-from app.releases.forest.read import Artifact
 from app.services import models
 from app.wire.spending import EvaluationQuoteOut, SelectionIn
+from grovekeeper_forests.releases.forest import read as released_forest
+from grovekeeper_forests.releases.forest.read import Artifact
 from tests.support.asking import show_evaluation_quote
 from tests.support.crash_scene import OWNER, STRANGER, Scene
 from tests.support.databases import on_one_database

@@ -13,9 +13,9 @@ from app.ledger import accounts, populations, statements
 from app.ledger import reservations as ledger
 from app.ledger.admission import AskedAmount
 from app.ledger.populations import NewPopulation
-from app.privacy.partitions import Partitions
-from app.privacy.scope import Scope
 from app.services.installation import Installation
+from grovekeeper_forests.privacy.partitions import Partitions
+from grovekeeper_forests.privacy.scope import Scope
 from tests.support import reserving
 from tests.support.crash_scene import EVENT, OWNER
 from tests.support.databases import on_one_database

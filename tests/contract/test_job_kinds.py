@@ -15,12 +15,10 @@ from app.core import limits, stamps
 from app.core.errors import LeaseLost, NotFound, Unavailable
 from app.core.processes import Stop
 from app.datasets import private_rows
-from app.forests import catalogue
 from app.jobs import queue
 from app.jobs.tables import JobRow
 from app.registry import releases
 from app.registry.tables import ReleaseRow
-from app.releases.forest import read as forests
 from app.services import models, predict
 from app.services.datasets.erase import delete_dataset
 from app.services.execution import run_job
@@ -34,6 +32,8 @@ from app.services.releases import kinds
 from app.services.releases.evaluations import show_evaluation
 from app.services.releases.profiles import show_profile
 from app.worker import main, supervise
+from grovekeeper_forests import catalogue
+from grovekeeper_forests.releases.forest import read as forests
 from tests.support.crash_scene import OWNER, Scene
 from tests.support.databases import on_one_database
 from tests.support.job_kinds import claimed, evaluation, model, perform_here, profile, run

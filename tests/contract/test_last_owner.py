@@ -9,9 +9,10 @@ import pytest
 from app.access import grants, keys
 from app.access.grants import Principal, Role
 from app.core import stamps
-from app.core.errors import GrovekeeperError, LastOwner, NotFound
+from app.core.errors import LastOwner, NotFound
 from app.services.installation import Installation
 from app.services.keys import put_grant, remove_grant, revoke_key, show_grant, show_revocation
+from grovekeeper_forests.errors import GrovekeeperError
 from tests.support.crash_scene import ADMIN, OWNER, STRANGER, Scene
 
 

@@ -17,11 +17,11 @@ from app.core.errors import BudgetExceeded, NotFound, ReservationSettled
 from app.ledger import chain, statements, tables
 from app.ledger import reservations as ledger
 from app.ledger.tables import FIRST_PREVIOUS_HASH, Entry
-from app.privacy.scope import WHOLE, Scope
 from app.services.installation import Installation
 from app.services.ledger import history
 from app.services.ledger.history import Search
 from app.services.pagination import PageRequest
+from grovekeeper_forests.privacy.scope import WHOLE, Scope
 from tests.support import reserving, settling
 from tests.support.crash_scene import EVENT, OWNER, Scene, cell_balances, open_account
 from tests.support.databases import on_one_database

@@ -3,13 +3,13 @@
 import pytest
 from sqlalchemy.orm import Session
 
-from app.core import limits
 from app.core.errors import BudgetExceeded
 from app.ledger import kept_states, statements, tables
 from app.ledger import reservations as ledger
-from app.privacy.partitions import ColumnPartition, EpochPartition, HashPartition, Partitions
-from app.privacy.scope import Scope
 from app.services.installation import Installation
+from grovekeeper_forests import limits as forest_limits
+from grovekeeper_forests.privacy.partitions import ColumnPartition, EpochPartition, HashPartition, Partitions
+from grovekeeper_forests.privacy.scope import Scope
 from tests.support import reserving, settling
 from tests.support.crash_scene import EVENT, open_account
 
@@ -82,9 +82,9 @@ def test_a_refused_reservation_leaves_no_box(installation: Installation) -> None
 
 def test_a_box_of_every_hash_cell_is_kept(installation: Installation) -> None:
     """A text of 4 KiB is too long for a key, so the row is found by its digest."""
-    wide = Partitions((HashPartition("shard", limits.MAX_HASH_CELLS),))
+    wide = Partitions((HashPartition("shard", forest_limits.MAX_HASH_CELLS),))
     open_account(installation, "ds_wide", cap=100, partitions=wide)
-    cells = tuple(range(limits.MAX_HASH_CELLS))
+    cells = tuple(range(forest_limits.MAX_HASH_CELLS))
     with installation.database.write() as session:
         for number in range(2):
             new_reservation = ledger.NewReservation("ds_wide", 50, Scope({"shard": cells}), EVENT, f"jb_{number}")
@@ -101,7 +101,7 @@ def test_a_bound_is_reported_refuses_soundly_and_keeps_its_sum(
     _reserve(installation, "jb_3", 30, shard=(0,), region=("MISSING", "OTHER"))
     exact = _balance(installation)
     assert (exact.charged + exact.reserved, exact.is_exact) == (60, True)
-    monkeypatch.setattr(limits, "MAX_COMPOSITION_WORK", 1)
+    monkeypatch.setattr(forest_limits, "MAX_COMPOSITION_WORK", 1)
     installation.database.kept.clear()
     bounded = _balance(installation)
     assert (bounded.charged + bounded.reserved, bounded.is_exact) == (90, False)
@@ -181,7 +181,7 @@ def test_the_largest_amounts_overflow_in_no_bound(installation: Installation, mo
             reserve(session, 9 * 10**17, {"a": (0,), "b": (cell,)})
         exact = statements.balance(session, "ds_large")
         assert (exact.reserved, exact.remaining, exact.is_exact) == (9 * 10**17, 10**17, True)
-        monkeypatch.setattr(limits, "MAX_COMPOSITION_WORK", 0)
+        monkeypatch.setattr(forest_limits, "MAX_COMPOSITION_WORK", 0)
         session.info.clear()  # forgets the tightest cell that was found
         bounded = statements.balance(session, "ds_large")
         assert (bounded.charged + bounded.reserved, bounded.is_exact) == (10**18, False)

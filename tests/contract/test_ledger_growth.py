@@ -6,10 +6,10 @@ from pathlib import Path
 from app.ledger import reservations as ledger
 from app.ledger import statements, tables
 from app.ledger.checkpoints import Log
-from app.privacy.scope import WHOLE
 from app.services.ledger import history
 from app.services.ledger.heads import checkpoint_of
 from benchmarks.ledger_growth import OWNER, Filler, hourly, opened
+from grovekeeper_forests.privacy.scope import WHOLE
 from grovekeeper_verifier.checkpoints import ORIGIN, Checkpoint
 from grovekeeper_verifier.dataset_replay import verify
 from tests.support import reserving

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import update
 
-from app.core import amounts, limits, stamps
+from app.core import limits, stamps
 from app.core.errors import (
     BalanceMismatch,
     BudgetExceeded,
@@ -26,9 +26,10 @@ from app.core.errors import (
 from app.ledger import chain, populations, rules, statements, tables
 from app.ledger import reservations as ledger
 from app.ledger.rules import Rules
-from app.privacy import accountants
-from app.privacy.scope import WHOLE, Scope
 from app.services.installation import Installation
+from grovekeeper_forests import amounts
+from grovekeeper_forests.privacy import accountants
+from grovekeeper_forests.privacy.scope import WHOLE, Scope
 from tests.support import reserving
 from tests.support.crash_scene import EVENT, OWNER, Scene, open_account, open_installation
 from tests.support.databases import on_one_database

@@ -4,15 +4,15 @@ from fractions import Fraction
 
 import pytest
 
-from app.core import amounts
 from app.core.errors import BudgetExceeded
 from app.ledger import accounts, statements, tables
 from app.ledger import reservations as ledger
-from app.privacy import accountants
-from app.privacy.accountants import SplitDelta
-from app.privacy.partitions import HashPartition, Partitions
-from app.privacy.scope import WHOLE
 from app.services.installation import Installation
+from grovekeeper_forests import amounts
+from grovekeeper_forests.privacy import accountants
+from grovekeeper_forests.privacy.accountants import SplitDelta
+from grovekeeper_forests.privacy.partitions import HashPartition, Partitions
+from grovekeeper_forests.privacy.scope import WHOLE
 from tests.support import reserving
 from tests.support.crash_scene import EVENT
 

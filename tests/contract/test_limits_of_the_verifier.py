@@ -11,16 +11,18 @@ from typing import Any
 import pytest
 from sqlalchemy.orm import Session
 
-from app.core import amounts, limits
+from app.core import limits
 from app.core.errors import BudgetExceeded
 from app.ledger import accounts, chain, kept_states, reservations, tables
 from app.ledger.reservations import NewReservation
-from app.privacy import accountants, events
-from app.privacy.accountants.accountant import steps_up
-from app.privacy.events import Adjacency
-from app.privacy.partitions import ColumnPartition, EpochPartition, HashPartition, Partitions
-from app.privacy.scope import WHOLE, Scope
 from app.services.installation import Installation
+from grovekeeper_forests import amounts
+from grovekeeper_forests import limits as forest_limits
+from grovekeeper_forests.privacy import accountants, events
+from grovekeeper_forests.privacy.accountants.accountant import steps_up
+from grovekeeper_forests.privacy.events import Adjacency
+from grovekeeper_forests.privacy.partitions import ColumnPartition, EpochPartition, HashPartition, Partitions
+from grovekeeper_forests.privacy.scope import WHOLE, Scope
 from grovekeeper_verifier import canonical_json, dataset_export, dataset_replay, joint_bounds, result_text
 from grovekeeper_verifier import events as read_events
 from grovekeeper_verifier.dataset_replay import Summary
@@ -37,13 +39,19 @@ LEAVES = {
     "exponential-mechanism/1": ("range_sensitivity", "inverse_scale", "max_candidates"),
     "rounded-gaussian/1": ("l2_sensitivity_squared", "sigma_squared", "coordinates"),
 }
-SCALES = ("1", str(limits.MAX_EVENT_SCALE), f"1/{limits.MAX_EVENT_SCALE}", f"{limits.MAX_EVENT_SCALE - 1}/7", "1/3")
+SCALES = (
+    "1",
+    str(forest_limits.MAX_EVENT_SCALE),
+    f"1/{forest_limits.MAX_EVENT_SCALE}",
+    f"{forest_limits.MAX_EVENT_SCALE - 1}/7",
+    "1/3",
+)
 
 
 def test_the_numbers_of_both_programs_are_equal() -> None:
-    assert dataset_export.MAX_PARTITIONS == limits.MAX_PARTITIONS
-    assert dataset_export.MAX_HASH_CELLS == limits.MAX_HASH_CELLS
-    assert joint_bounds.MAX_ELIMINATION_WORK == limits.MAX_COMPOSITION_WORK
+    assert dataset_export.MAX_PARTITIONS == forest_limits.MAX_PARTITIONS
+    assert dataset_export.MAX_HASH_CELLS == forest_limits.MAX_HASH_CELLS
+    assert joint_bounds.MAX_ELIMINATION_WORK == forest_limits.MAX_COMPOSITION_WORK
 
 
 def test_what_the_service_reads_is_not_too_deep_for_the_verifier() -> None:
@@ -61,7 +69,7 @@ def _leaf(kind: str, sensitivity: str, scale: str) -> dict[str, Any]:
     names = LEAVES[kind]
     return {
         "type": kind, "adjacency": "add_remove", names[0]: sensitivity, names[1]: scale,
-        names[2]: limits.MAX_EVENT_COUNT,
+        names[2]: forest_limits.MAX_EVENT_COUNT,
     }  # fmt: skip
 
 
@@ -71,7 +79,7 @@ def test_an_event_of_the_largest_and_smallest_numbers_has_a_price_in_both(accoun
     """Where the service has an amount that an account can hold, the recomputed loss is at most this amount."""
     unit = accountants.by_name(accountant)
     n_compared = 0
-    for sensitivity, scale, times in product(SCALES, SCALES, (1, limits.MAX_EVENT_COUNT)):
+    for sensitivity, scale, times in product(SCALES, SCALES, (1, forest_limits.MAX_EVENT_COUNT)):
         value = {"type": "sequential/1", "parts": [{"times": times, "event": _leaf(kind, sensitivity, scale)}]}
         try:
             loss = unit.loss(events.foreign(value), adjacency=Adjacency.ADD_REMOVE_ONE)
@@ -86,11 +94,16 @@ def test_an_event_of_the_largest_and_smallest_numbers_has_a_price_in_both(accoun
 
 def _wide() -> Partitions:
     """As many partitions as there may be, each with as many cells, with the longest texts."""
-    texts = [f"{number:03}".ljust(limits.MAX_CATEGORY_CHARS, "\U0001f333") for number in range(limits.MAX_CATEGORIES)]
-    names = [f"{number}".ljust(limits.MAX_NAME_CHARS, "\u00e4") for number in range(limits.MAX_PARTITIONS)]
-    sizes = tuple([limits.MAX_PUBLIC_SIZE] * (limits.MAX_CATEGORIES + 2))
+    texts = [
+        f"{number:03}".ljust(forest_limits.MAX_CATEGORY_CHARS, "\U0001f333")
+        for number in range(forest_limits.MAX_CATEGORIES)
+    ]
+    names = [
+        f"{number}".ljust(forest_limits.MAX_NAME_CHARS, "\u00e4") for number in range(forest_limits.MAX_PARTITIONS)
+    ]
+    sizes = tuple([limits.MAX_PUBLIC_SIZE] * (forest_limits.MAX_CATEGORIES + 2))
     columns = [ColumnPartition(name, name, False, tuple(texts), True, sizes) for name in names[:3]]
-    hashes = [HashPartition(name, limits.MAX_HASH_CELLS) for name in names[3:5]]
+    hashes = [HashPartition(name, forest_limits.MAX_HASH_CELLS) for name in names[3:5]]
     return Partitions((*columns, *hashes, EpochPartition(names[5], "m" * limits.MAX_SENTENCE_CHARS)))
 
 

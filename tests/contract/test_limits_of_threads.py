@@ -14,14 +14,14 @@ from typing import Any
 import pytest
 
 from app.core.errors import Unavailable
-from app.core.processes import begun
 from app.db.locks import WriteLock
-from app.forests.data import coded_rows
 from app.jobs.states import JobState
 from app.services.execution import run_job
 from app.services.execution.run_job import CodeNotLoaded
 from app.worker import supervise
 from app.worker.supervise import Children
+from grovekeeper_forests.data import coded_rows
+from grovekeeper_forests.threads import begun
 from tests.support.crash_scene import Scene
 from tests.support.databases import on_one_database
 from tests.support.job_kinds import claimed, evaluation, model, must_not_run, perform_here, profile

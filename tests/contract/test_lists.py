@@ -15,10 +15,6 @@ from app.jobs.queue import JobFilter
 from app.jobs.tables import JobRow
 from app.ledger import admission, statements
 from app.ledger.reservations import NewReservation
-from app.privacy.joint_loads import Loads
-from app.privacy.numbering import Boxes
-from app.privacy.partitions import Partitions
-from app.privacy.scope import Scope
 from app.registry import releases as stored
 from app.registry.models import ModelFilter
 from app.registry.tables import ReleaseRow
@@ -34,6 +30,10 @@ from app.services.pagination import PageRequest
 from app.services.releases import profiles
 from app.services.releases.evaluations import list_evaluations
 from app.wire.rules import RulesIn
+from grovekeeper_forests.privacy.joint_loads import Loads
+from grovekeeper_forests.privacy.numbering import Boxes
+from grovekeeper_forests.privacy.partitions import Partitions
+from grovekeeper_forests.privacy.scope import Scope
 from tests.support import job_kinds, people
 from tests.support.crash_scene import ADMIN, DELTA, EVENT, OWNER, STRANGER, Scene
 from tests.support.databases import on_one_database

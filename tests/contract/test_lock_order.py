@@ -16,7 +16,6 @@ from sqlalchemy import select
 from app.core import stamps
 from app.ledger import control, populations, reservations
 from app.ledger import reservations as ledger
-from app.privacy.scope import WHOLE
 from app.services.datasets.declare import join_population, register_dataset
 from app.services.datasets.erase import delete_dataset, end_jobs, mark_deleted
 from app.services.datasets.show import show_dataset
@@ -29,6 +28,7 @@ from app.webhooks import outbox
 from app.wire.datasets import DatasetIn
 from app.wire.ledger import CapIn
 from app.wire.rules import WebhookIn, WebhookRotationIn
+from grovekeeper_forests.privacy.scope import WHOLE
 from tests.support import reserving, settling
 from tests.support.crash_scene import ADMIN, EVENT, OWNER, Scene, opened
 from tests.support.job_kinds import claimed

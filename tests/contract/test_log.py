@@ -9,8 +9,8 @@ from app.ledger import checkpoints as logs
 from app.ledger import reservations as ledger
 from app.ledger.checkpoints import Log
 from app.ledger.tables import BlockRow
-from app.privacy.scope import WHOLE
 from app.services.installation import Installation
+from grovekeeper_forests.privacy.scope import WHOLE
 from grovekeeper_verifier import merkle_tree
 from tests.support import reserving
 from tests.support.crash_scene import EVENT, open_account

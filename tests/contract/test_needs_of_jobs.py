@@ -94,7 +94,7 @@ def test_a_model_of_a_later_version_is_evaluated_by_another_worker_or_not_paid_f
     first, second = (evaluation(scene, model_id, key=key) for key in "ab")
     load = Supervisor(interval_s=0, stop=Stop()).load
     with monkeypatch.context() as limited:
-        limit_to(limited, "from app.releases.forest import read; read.FORMAT = 'of an earlier version'")
+        limit_to(limited, "from grovekeeper_forests.releases.forest import read; read.FORMAT = 'of an earlier version'")
         with pytest.raises(Unavailable):
             run_job.run_job(scene.installation, claimed(scene.installation), must_not_run, load=load)
     assert "ArtifactInvalid" in capfd.readouterr().err
@@ -105,7 +105,7 @@ def test_a_model_of_a_later_version_is_evaluated_by_another_worker_or_not_paid_f
 
 MEMORY_FOR_ONE = """
 import weakref
-from app.releases.forest import read as released_forest
+from grovekeeper_forests.releases.forest import read as released_forest
 read, living = released_forest.loads, weakref.WeakSet()
 
 def loads(data):

@@ -20,7 +20,6 @@ from app.datasets.catalog import DatasetRow
 from app.db.database import Database
 from app.jobs.tables import JobRow
 from app.ledger.tables import ReservationRow
-from app.releases.forest import price as forest_price
 from app.services.execution import charge
 from app.services.execution.charge import TaskNotPaid, charge_claimed
 from app.services.installation import Installation
@@ -30,6 +29,7 @@ from app.services.releases.kinds import KINDS
 from app.services.releases.profiles import ProfileKind
 from app.services.releases.training import TrainKind
 from app.services.spending import spend
+from grovekeeper_forests.releases.forest import price as forest_price
 from tests.support import people
 from tests.support.crash_scene import ADMIN, Scene
 from tests.support.job_kinds import claimed, evaluation, model, perform_here, profile, run

@@ -4,14 +4,14 @@ from fractions import Fraction
 
 import pytest
 
-from app.core.amounts import SYMBOLS
-from app.core.errors import AccountantMismatch, AdjacencyMismatch
-from app.forests import catalogue
-from app.forests.contract.plan import Plan, PlanInvalid, UnlabelledPlan
-from app.privacy import accountants, receipts
-from app.privacy.events import Adjacency
-from app.releases.forest import price as forest_price
-from app.releases.forest.price import plan
+from grovekeeper_forests import catalogue
+from grovekeeper_forests.amounts import SYMBOLS
+from grovekeeper_forests.contract.plan import Plan, PlanInvalid, UnlabelledPlan
+from grovekeeper_forests.errors import AccountantMismatch, AdjacencyMismatch
+from grovekeeper_forests.privacy import accountants, receipts
+from grovekeeper_forests.privacy.events import Adjacency
+from grovekeeper_forests.releases.forest import price as forest_price
+from grovekeeper_forests.releases.forest.price import plan
 from grovekeeper_verifier import events as verifier
 from tests.support.plans import request_for
 from tests.support.schemas import schema_of

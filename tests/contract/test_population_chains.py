@@ -6,16 +6,17 @@ from datetime import timedelta
 
 import pytest
 
-from app.core import limits, stamps
+from app.core import stamps
 from app.core.errors import (
     BudgetExceeded,
     PopulationMismatch,
 )
 from app.ledger import accounts, chain, reservations, statements, tables
 from app.ledger import reservations as ledger
-from app.privacy.partitions import Partitions
-from app.privacy.scope import WHOLE, Scope
 from app.services.installation import Installation
+from grovekeeper_forests import limits as forest_limits
+from grovekeeper_forests.privacy.partitions import Partitions
+from grovekeeper_forests.privacy.scope import WHOLE, Scope
 from grovekeeper_verifier.member_comparison import MemberLedger
 from grovekeeper_verifier.population_replay import verify
 from tests.support import reserving, settling
@@ -206,7 +207,7 @@ def test_a_bound_is_never_more_than_what_follows_from_the_load_before(
         for name in ("ds_1", "ds_2"):
             account(session, name, partitions=cut)
             join(session, name)
-        monkeypatch.setattr(limits, "MAX_COMPOSITION_WORK", 0)
+        monkeypatch.setattr(forest_limits, "MAX_COMPOSITION_WORK", 0)
         n_admitted = 0
         for number in range(60):
             box = {name: (number % 4, (number + at) % 4) for at, name in enumerate(("a", "b", "c"), start=1)}
@@ -225,7 +226,7 @@ def test_boxes_that_do_not_meet_are_one_load_even_where_they_are_not_composed(
 ) -> None:
     """A bound over all joint cells would add the loads of two disjoint boxes, and would exceed the cap."""
     cut = Partitions.from_json([{"name": name, "kind": "hash", "cells": 3} for name in ("a", "b")])
-    monkeypatch.setattr(limits, "MAX_COMPOSITION_WORK", 0)
+    monkeypatch.setattr(forest_limits, "MAX_COMPOSITION_WORK", 0)
     with installation.database.write() as session:
         opened(session, cap=9)
         account(session, "ds_1", partitions=cut)

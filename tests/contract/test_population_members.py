@@ -8,15 +8,16 @@ from datetime import timedelta
 import pytest
 from sqlalchemy.orm import Session
 
-from app.core import limits, stamps
+from app.core import stamps
 from app.core.errors import BudgetExceeded
 from app.ledger import accounts, chain, kept_states, populations, tables
 from app.ledger import reservations as ledger
 from app.ledger.admission import MemberTotal
 from app.ledger.populations import NewPopulation
-from app.privacy.partitions import Partitions
-from app.privacy.scope import WHOLE, Scope
 from app.services.installation import Installation
+from grovekeeper_forests import limits as forest_limits
+from grovekeeper_forests.privacy.partitions import Partitions
+from grovekeeper_forests.privacy.scope import WHOLE, Scope
 from tests.support import reserving
 from tests.support.crash_scene import EVENT, OWNER
 from tests.support.evidence import verified
@@ -53,11 +54,11 @@ def recomputed(session: Session) -> dict[str, MemberTotal]:
     return results
 
 
-@pytest.mark.parametrize("work", [limits.MAX_COMPOSITION_WORK, 0], ids=["exact", "bounds"])
+@pytest.mark.parametrize("work", [forest_limits.MAX_COMPOSITION_WORK, 0], ids=["exact", "bounds"])
 def test_stored_totals_of_members_equal_their_boxes_after_every_step(
     installation: Installation, monkeypatch: pytest.MonkeyPatch, work: int
 ) -> None:
-    monkeypatch.setattr(limits, "MAX_COMPOSITION_WORK", work)
+    monkeypatch.setattr(forest_limits, "MAX_COMPOSITION_WORK", work)
     generator, held = random.Random(5), list[str]()
     seen = set[MemberTotal]()
     with installation.database.write() as session:

@@ -8,15 +8,16 @@ import pytest
 from sqlalchemy import delete, update
 from sqlalchemy.orm import Session
 
-from app.core import limits, stamps
+from app.core import stamps
 from app.core.errors import BudgetExceeded, InvalidRequest, NameTaken, NotFound, PopulationMismatch
 from app.ledger import accounts, populations, statements, tables
 from app.ledger import reservations as ledger
 from app.ledger.admission import MemberTotal, Population
 from app.ledger.populations import NewPopulation
-from app.privacy.partitions import Partitions
-from app.privacy.scope import WHOLE, Scope
 from app.services.installation import Installation
+from grovekeeper_forests import limits as forest_limits
+from grovekeeper_forests.privacy.partitions import Partitions
+from grovekeeper_forests.privacy.scope import WHOLE, Scope
 from tests.support import reserving, settling
 from tests.support.crash_scene import EVENT, OWNER
 
@@ -415,7 +416,7 @@ def test_a_refusal_says_of_the_sum_that_it_names_whether_it_is_exact(
     opened(session, cap=60 if refused_for == "population" else 1000)
     cut = Partitions.from_json([{"name": name, "kind": "hash", "cells": 4} for name in ("a", "b")])
     simple, entangled = member(session, 1), member(session, 2, partitions=cut)
-    monkeypatch.setattr(limits, "MAX_COMPOSITION_WORK", 0)
+    monkeypatch.setattr(forest_limits, "MAX_COMPOSITION_WORK", 0)
     for number in range(2):
         box = {"a": (number,), "b": (number, 3)}
         new_reservation = ledger.NewReservation(entangled, 20, Scope(box), EVENT, f"jb_{number}")

@@ -17,11 +17,13 @@ from app.api import problems
 from app.api.main import create_app
 from app.api.problems import INTERNAL, MEDIA_TYPE, PROBLEMS
 from app.core import errors
-from app.core.errors import ColumnProblem, FieldProblem, GrovekeeperError
+from app.core.errors import ColumnProblem, FieldProblem
 from app.core.logging import JsonFormatter
 from app.core.settings import Settings
 from app.db import migrate
 from app.services.keys import create_admin
+from grovekeeper_forests import errors as forest_errors
+from grovekeeper_forests.errors import GrovekeeperError, ParameterProblem
 
 INSIDE = {
     errors.LeaseLost,
@@ -72,8 +74,8 @@ EXAMPLES: list[GrovekeeperError] = [
     errors.JobFinished(),
     errors.ChangedMeanwhile(),
     errors.IdempotencyInFlight(),
-    errors.AccountantMismatch("pure", ["zcdp"]),
-    errors.AdjacencyMismatch("add_remove", ["label"]),
+    forest_errors.AccountantMismatch("pure", ["zcdp"]),
+    forest_errors.AdjacencyMismatch("add_remove", ["label"]),
     errors.TooLarge("the body", 10),
     errors.UnsupportedMediaType(["text/csv"]),
     errors.InvalidRequest(
@@ -89,7 +91,14 @@ EXAMPLES: list[GrovekeeperError] = [
     errors.UploadEmpty(),
     errors.NoRowsOfUnit(),
     errors.IdempotencyKeyReused(),
-    errors.NotSupported("a rule"),
+    forest_errors.NotSupported("a rule"),
+    forest_errors.ParameterInvalid(
+        [
+            ParameterProblem(("n_estimators",), "too-large", limit=7),
+            ParameterProblem(("unlabelled", "epsilon"), "too-small"),
+            ParameterProblem(("rows", 0, "sick/well~"), "missing", column="sick/well~", count=3),
+        ]
+    ),
     errors.TooManyRequests(retry_after_s=7),
     errors.Unavailable("the database is busy", 3),
 ]
@@ -109,8 +118,8 @@ MEMBERS: dict[type[GrovekeeperError], dict[str, Any]] = {
     errors.RowsInvalid: {"columns": [{"name": "age", "problem": "not-a-number", "count": 2}]},
     errors.CellsUnread: {"columns": [{"name": "age", "problem": "clamped", "count": 2, "percent": 66.7}]},
     errors.UploadRepeated: {"upload": "ep_1"},
-    errors.AccountantMismatch: {"accountant": "pure", "accepted_by": ["zcdp"]},
-    errors.AdjacencyMismatch: {"adjacency": "add_remove", "accepted_by": ["label"]},
+    forest_errors.AccountantMismatch: {"accountant": "pure", "accepted_by": ["zcdp"]},
+    forest_errors.AdjacencyMismatch: {"adjacency": "add_remove", "accepted_by": ["label"]},
     errors.ModelHasAlias: {"aliases": ["bank@production"]},
     errors.AccountDiffers: {"dataset": "ds_x", "dataset_name": "census", "differs": ["delta", "cap"]},
     errors.PopulationMismatch: {"differs": ["accountant", "delta"]},
@@ -120,7 +129,15 @@ MEMBERS: dict[type[GrovekeeperError], dict[str, Any]] = {
     errors.ErasureDue: {"dataset": "ds_x", "dataset_name": "census"},
     errors.TooManyCells: {"dataset": "ds_x", "dataset_name": "census", "limit": 9},
     errors.TooLarge: {"limit": 10},
-    errors.NotSupported: {"what": "a rule"},
+    forest_errors.NotSupported: {"what": "a rule"},
+    forest_errors.ParameterInvalid: {
+        "detail": errors.InvalidRequest.sentence,
+        "errors": [
+            {"at": "/parameters/n_estimators", "problem": "too-large", "limit": 7},
+            {"at": "/unlabelled/epsilon", "problem": "too-small"},
+            {"at": "/rows/0/sick~1well~0", "problem": "missing", "column": "sick/well~", "count": 3},
+        ],
+    },
     errors.BudgetExceeded: {
         "dataset": "ds_x",
         "dataset_name": "census",
@@ -148,7 +165,8 @@ HEADERS = {
 def test_every_named_error_has_a_problem_or_stays_inside() -> None:
     named = {
         kind
-        for name, kind in inspect.getmembers(errors, inspect.isclass)
+        for module in (errors, forest_errors)
+        for name, kind in inspect.getmembers(module, inspect.isclass)
         if issubclass(kind, GrovekeeperError) and kind is not GrovekeeperError and not name.startswith("_")
     }
     assert named - INSIDE == set(PROBLEMS) == {type(error) for error in EXAMPLES}

@@ -19,16 +19,16 @@ from app.datasets import catalog, private_rows, row_files
 from app.datasets.catalog import DatasetRow
 from app.datasets.private_rows import Selection
 from app.db.database import database_file, parse_url
-from app.forests.data.schema import Schema
 from app.jobs.states import EndReason, JobState
 from app.ledger import control, tables
-from app.privacy.partitions import Partitions
-from app.privacy.scope import WHOLE
 from app.services.datasets.erase import delete_dataset
 from app.services.execution import run_job
 from app.services.installation import PRIVATE_NAMES, Installation
 from app.services.jobs.task import JobTask
 from app.services.ledger.heads import confirm_storage_keys, rewrap_data_keys
+from grovekeeper_forests.data.schema import Schema
+from grovekeeper_forests.privacy.partitions import Partitions
+from grovekeeper_forests.privacy.scope import WHOLE
 from tests.support import people
 from tests.support.crash_scene import OWNER, Scene
 from tests.support.databases import on_one_database

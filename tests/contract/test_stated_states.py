@@ -20,9 +20,9 @@ from app.ledger import chain, control, kept_states, statements, tables
 from app.ledger import reservations as ledger
 from app.ledger.state import State
 from app.ledger.tables import AccountRow, Entry, EntryKind, EntryRow, ReservationRow
-from app.privacy.partitions import Partitions
-from app.privacy.scope import Scope
 from app.services.installation import Installation
+from grovekeeper_forests.privacy.partitions import Partitions
+from grovekeeper_forests.privacy.scope import Scope
 from grovekeeper_verifier import dataset_replay
 from grovekeeper_verifier.export_lines import NotVerified
 from tests.support import population_accounts as members

@@ -22,8 +22,8 @@ from app.ledger import chain, kept_states, populations, reservations, statements
 from app.ledger import reservations as ledger
 from app.ledger.state import State
 from app.ledger.tables import AccountRow, Entry, EntryKind, EntryRow, MemberRow, ReservationRow
-from app.privacy.scope import WHOLE, Scope
 from app.services.installation import Installation
+from grovekeeper_forests.privacy.scope import WHOLE, Scope
 from grovekeeper_verifier import dataset_replay, population_replay
 from grovekeeper_verifier.export_lines import NotVerified
 from tests.support import people, reserving

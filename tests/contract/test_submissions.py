@@ -21,7 +21,6 @@ from app.core.errors import (
     BudgetExceeded,
     DatasetDeleted,
     IdempotencyKeyReused,
-    InvalidRequest,
     NotFound,
     Unauthenticated,
     Unavailable,
@@ -34,6 +33,7 @@ from app.services.keys import remove_grant
 from app.services.releases import evaluations, profiles, training
 from app.services.spending.asked import AskedDataset
 from app.wire.spending import TrainIn
+from grovekeeper_forests.errors import ParameterInvalid
 from tests.support import job_kinds
 from tests.support.asking import submit_training
 from tests.support.crash_scene import OWNER, Scene, open_with
@@ -172,7 +172,7 @@ def test_no_request_is_planned_while_others_wait_to_write(
             scene.submit(key="k")
             with pytest.raises(BudgetExceeded):
                 scene.submit(key="large", epsilon="4")
-            with pytest.raises(InvalidRequest):
+            with pytest.raises(ParameterInvalid):
                 scene.submit(key="other", parameters={"n_estimators": 0})
         case "profile":
             job_kinds.profile(scene)

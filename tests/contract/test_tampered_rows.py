@@ -23,19 +23,17 @@ from sqlalchemy.exc import StatementError
 from sqlalchemy.orm import Session
 
 from app.core import stamps
-from app.core.errors import BalanceMismatch, GrovekeeperError
+from app.core.errors import BalanceMismatch
 from app.datasets import catalog, private_rows
 from app.datasets.catalog import DatasetRow
 from app.datasets.private_rows import Selection
 from app.db.base import Base, CanonicalJson
 from app.db.database import Database
-from app.forests.data.schema import Schema
 from app.jobs import queue
 from app.jobs.queue import Claim
 from app.jobs.tables import JobRow
 from app.ledger import tables
 from app.ledger.tables import AccountRow
-from app.privacy.partitions import Partitions
 from app.services.execution import run_job
 from app.services.execution.charge import charge_claimed
 from app.services.installation import Installation
@@ -43,6 +41,9 @@ from app.services.jobs.task import JobTask, PartRows
 from app.services.ledger.external import quote_external
 from app.wire.ledger import ExternalIn
 from app.wire.spending import EvaluationIn, PlanIn, ProfileIn, SelectionIn, TrainIn
+from grovekeeper_forests.data.schema import Schema
+from grovekeeper_forests.errors import GrovekeeperError
+from grovekeeper_forests.privacy.partitions import Partitions
 from tests.support import people
 from tests.support.asking import (
     show_evaluation_quote,

@@ -12,10 +12,10 @@ from app.datasets.private_rows import Selection
 from app.ledger import control, statements, tables
 from app.ledger import reservations as ledger
 from app.ledger.tables import EntryKind
-from app.privacy.scope import WHOLE
 from app.services.datasets.erase import delete_dataset, erase_unit
 from app.services.installation import Installation
 from app.services.ledger.heads import open_log
+from grovekeeper_forests.privacy.scope import WHOLE
 from tests.support import people, reserving
 from tests.support.crash_scene import ADMIN, EVENT, OWNER
 from tests.support.databases import on_one_database

@@ -15,7 +15,6 @@ from app.datasets import catalog, erasure, private_rows, row_files
 from app.datasets.private_rows import Selection
 from app.ledger import control, tables
 from app.ledger.tables import EntryKind
-from app.privacy.scope import WHOLE
 from app.services.datasets.erase import complete_erasures, delete_dataset, erase_upload, mark_upload_erased
 from app.services.datasets.show import list_uploads, show_dataset, show_overlaps
 from app.services.execution.charge import charge_claimed
@@ -24,6 +23,7 @@ from app.services.installation import Installation
 from app.services.jobs.show_jobs import cancel_job
 from app.services.keys import put_grant
 from app.services.pagination import PageRequest
+from grovekeeper_forests.privacy.scope import WHOLE
 from grovekeeper_verifier import control_export
 from tests.support import people
 from tests.support.crash_scene import OWNER, STRANGER, Scene

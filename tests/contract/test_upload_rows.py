@@ -15,6 +15,7 @@ from app.core.errors import TooLarge, Unavailable
 from app.core.files import StoredFile
 from app.datasets import admission, catalog, row_files, row_layout
 from app.datasets.upload_bodies import BodyForm
+from grovekeeper_forests import limits as forest_limits
 from tests.support import people
 from tests.support.columnar import body_of
 from tests.support.crash_scene import Scene
@@ -24,7 +25,7 @@ ROWS_OF_AN_UPLOAD = 40
 
 
 def test_no_number_of_uploads_passes_the_bound_on_rows(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limits, "MAX_ROWS_PER_DATASET", 2 * ROWS_OF_AN_UPLOAD)
+    monkeypatch.setattr(forest_limits, "MAX_ROWS_PER_DATASET", 2 * ROWS_OF_AN_UPLOAD)
     scene.upload()
     with pytest.raises(TooLarge):
         scene.upload()

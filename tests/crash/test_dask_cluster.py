@@ -15,8 +15,6 @@ from app.core.object_store import ObjectStore
 from app.core.processes import Stop
 from app.core.settings import Settings
 from app.jobs.states import EndReason, JobState
-from app.releases.forest.draw import grow
-from app.releases.forest.price import plan
 from app.services.drawing import dask_fleet
 from app.services.drawing.dask_fleet import ClusterFailed, Connection, DaskFleet
 from app.services.execution import run_job
@@ -24,6 +22,8 @@ from app.services.execution.lease import Lease
 from app.services.installation import Installation
 from app.services.jobs.task import Needs, PartRows
 from app.worker.supervise import Supervisor
+from grovekeeper_forests.releases.forest.draw import grow
+from grovekeeper_forests.releases.forest.price import plan
 from tests.privacy.noiseless import REQUESTS, Noiseless
 from tests.support.crash_scene import Scene, opened
 from tests.support.dask_cluster import Cluster, certificates, dask_cluster

@@ -31,9 +31,9 @@ from tests.support.crash import before, note, visible_kinds
 Role = Literal["serve", "api", "worker"]
 
 _IMPORTED_ONCE = (
-    "app.api.main", "app.api.http_protocol", "app.cli.serve", "app.worker.main", "app.releases.forest.onnx.model",
-    "uvicorn.lifespan.on", "uvicorn.loops.auto", "sqlalchemy.dialects.postgresql.psycopg",
-    "sqlalchemy.dialects.sqlite.pysqlite", "psycopg", "pandas",
+    "app.api.main", "app.api.http_protocol", "app.cli.serve", "app.worker.main",
+    "grovekeeper_forests.releases.forest.onnx.model", "uvicorn.lifespan.on", "uvicorn.loops.auto",
+    "sqlalchemy.dialects.postgresql.psycopg", "sqlalchemy.dialects.sqlite.pysqlite", "psycopg", "pandas",
 )  # fmt: skip
 """Modules that the processes use, so that forks have them."""
 

@@ -7,14 +7,14 @@ from functools import cache
 import numpy as np
 import rfc8785
 
-from app.forests.contract.plan import Forest
-from app.forests.data.sanitiser import SanitisedColumns, SanitisedRows, sanitise_prediction_rows
-from app.forests.data.schema import Feature
-from app.forests.noise.randomness import SystemRandomness
-from app.privacy.calibration import Terms
-from app.releases.forest import read as released_forest
-from app.releases.forest.draw import grow
-from app.releases.forest.price import PlanRequest, plan
+from grovekeeper_forests.contract.plan import Forest
+from grovekeeper_forests.data.sanitiser import SanitisedColumns, SanitisedRows, sanitise_prediction_rows
+from grovekeeper_forests.data.schema import Feature
+from grovekeeper_forests.noise.randomness import SystemRandomness
+from grovekeeper_forests.privacy.calibration import Terms
+from grovekeeper_forests.releases.forest import read as released_forest
+from grovekeeper_forests.releases.forest.draw import grow
+from grovekeeper_forests.releases.forest.price import PlanRequest, plan
 from tests.support.schemas import schema_of
 
 _SCHEMA = schema_of(

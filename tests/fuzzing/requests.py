@@ -11,13 +11,15 @@ import jsonschema_rs
 from pydantic import BaseModel
 
 from app.api import problems, requests
-from app.core import amounts, json_text
-from app.core.errors import GrovekeeperError, MalformedRequest, TooLarge
-from app.privacy import accountants, events
-from app.privacy.events import Adjacency, UnknownPrivacyEvent
-from app.privacy.partitions import CellProblem, HashPartition, Partitions, UnknownPartition
+from app.core import json_text
+from app.core.errors import MalformedRequest, TooLarge
 from app.services import predict
 from app.wire.base import Request
+from grovekeeper_forests import amounts
+from grovekeeper_forests.errors import GrovekeeperError
+from grovekeeper_forests.privacy import accountants, events
+from grovekeeper_forests.privacy.events import Adjacency, UnknownPrivacyEvent
+from grovekeeper_forests.privacy.partitions import CellProblem, HashPartition, Partitions, UnknownPartition
 from grovekeeper_verifier import amounts as verifier_amounts
 from grovekeeper_verifier import events as verifier_events
 from tests.support.openapi import DOCUMENT

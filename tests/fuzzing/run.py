@@ -13,17 +13,17 @@ from random import Random
 
 import atheris
 
-import app
+import grovekeeper_forests
 
-_ROOT = Path(app.__file__).parent
+_ROOT = Path(grovekeeper_forests.__file__).parent
 _COMPILED = [
-    ".".join(("app", *path.relative_to(_ROOT).with_suffix("").parts)).removesuffix(".__init__")
+    ".".join(("grovekeeper_forests", *path.relative_to(_ROOT).with_suffix("").parts)).removesuffix(".__init__")
     for pattern in ("co*.py", "kernels/**/*.py", "noise/*.py")
-    for path in (_ROOT / "forests").glob(pattern)
+    for path in _ROOT.glob(pattern)
 ]
 """Modules that Numba compiles: it cannot read an instrumented function."""
 
-with atheris.instrument_imports(include=["app"], exclude=_COMPILED):
+with atheris.instrument_imports(include=["app", "grovekeeper_forests"], exclude=_COMPILED):
     from tests.fuzzing.catalogue import TARGETS
     from tests.fuzzing.mutation import MAX_BYTES, mutated
 

@@ -4,11 +4,11 @@ from functools import cache
 
 import pyarrow as pa
 
-from app.core import limits
-from app.core.errors import GrovekeeperError, InvalidRequest
-from app.forests.data.sanitiser import sanitise_prediction_columns
-from app.forests.data.schema import Feature, Label, Schema
 from app.services import arrow_tables
+from grovekeeper_forests import limits as forest_limits
+from grovekeeper_forests.data.sanitiser import sanitise_prediction_columns
+from grovekeeper_forests.data.schema import Feature, Label, Schema
+from grovekeeper_forests.errors import GrovekeeperError, ParameterInvalid
 from tests.support.columnar import stream_of
 
 _SCHEMA = Schema(
@@ -47,10 +47,10 @@ def run(data: bytes) -> bool:
 def _is_read(data: bytes, table: arrow_tables.ArrowTable) -> bool:
     other = pa.ipc.open_stream(data).read_all()
     assert list(table.columns) == other.schema.names
-    assert all(len(cells) == other.num_rows <= limits.MAX_PREDICTION_ROWS for cells in table.columns.values())
+    assert all(len(cells) == other.num_rows <= forest_limits.MAX_PREDICTION_ROWS for cells in table.columns.values())
     try:
         columns = sanitise_prediction_columns(_SCHEMA, dict(table.columns))
-    except InvalidRequest:
+    except ParameterInvalid:
         return False
     if "sex" in table.columns:
         codes = {"F": 0, "M": 1, None: 3}

@@ -4,9 +4,9 @@ import json
 import math
 import struct
 
-from app.core import limits
-from app.core.errors import GrovekeeperError
 from app.services import inference
+from grovekeeper_forests import limits as forest_limits
+from grovekeeper_forests.errors import GrovekeeperError
 from tests.support.schemas import sized
 
 _TEXT = (
@@ -43,7 +43,7 @@ def run(data: bytes) -> bool:
     for tensor in request.inputs:
         values = columns[tensor.name]
         cells = values if isinstance(values, list) else [None if math.isnan(cell) else cell for cell in values.tolist()]
-        assert len(cells) == tensor.shape[0] <= limits.MAX_PREDICTION_ROWS
+        assert len(cells) == tensor.shape[0] <= forest_limits.MAX_PREDICTION_ROWS
         if math.inf not in cells and -math.inf not in cells:  # numbers that JSON does not have
             written = {"name": tensor.name, "shape": tensor.shape[:1], "datatype": tensor.datatype, "data": cells}
             if not tensor.datatype.startswith(("FP", "BYTES")):  # JSON of these has no fractions

@@ -9,8 +9,8 @@ import tempfile
 from functools import cache
 from pathlib import Path
 
-from app.core.errors import GrovekeeperError
 from app.core.sealed_files import DataKey, Reader, SealBroken, Writer
+from grovekeeper_forests.errors import GrovekeeperError
 from tests.support.uploads import GOOD_ROW, HEADER, Ingestion
 
 _PLAIN, _PACKED = b"p", b"z"

@@ -34,7 +34,7 @@ JobTask.from_text = staticmethod(lambda text: _from_text(_of_later(text)))
 def program(tmp_path: Path) -> Path:
     """A copy of the program, with the code that was compiled for it, whose times are those of the files."""
     repository, copy = Path(app.__file__).parents[1], tmp_path / "program"
-    for name in ("app", "migrations"):
+    for name in ("app", "packages", "migrations"):
         shutil.copytree(repository / name, copy / name)
     return copy
 
@@ -60,10 +60,10 @@ def test_code_that_is_replaced_under_a_running_service_costs_no_job(program: Pat
 
 
 def _environ(program: Path, folder: Path) -> dict[str, str]:
-    clients = Path(app.__file__).parents[1] / "clients" / "python"
+    folders = (program, program / "packages" / "forests", Path(app.__file__).parents[1] / "clients" / "python")
     return {
         "PATH": os.environ["PATH"],
-        "PYTHONPATH": os.pathsep.join([str(program), str(clients)]),
+        "PYTHONPATH": os.pathsep.join(map(str, folders)),
         "PYTHONSAFEPATH": "1",
         "GROVEKEEPER_HOME": str(folder / "home"),
     }

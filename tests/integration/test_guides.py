@@ -14,9 +14,9 @@ from typer.testing import CliRunner
 from app.cli.command import ADMIN_KEY_FILE
 from app.cli.main import app as grovekeeper
 from app.core import processes
-from app.forests.data.schema import Schema
 from app.services.datasets.declare import read_partitions
 from app.wire.datasets import DatasetIn
+from grovekeeper_forests.data.schema import Schema
 from tests.support.databases import MigratedDatabase
 from tests.support.server import running_server
 

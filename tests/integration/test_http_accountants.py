@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from app.privacy import accountants
+from grovekeeper_forests.privacy import accountants
 from grovekeeper_verifier.dataset_replay import verify
 from tests.support.databases import on_one_idle_server, on_one_server
 from tests.support.server import Server, training

@@ -28,9 +28,10 @@ from safetensors.numpy import load
 from app.core import files, limits
 from app.core.sealed_files import StorageKeys
 from app.datasets import catalog, row_files
-from app.forests.catalogue import BY_SLUG
-from app.forests.contract.algorithm import TwoDatasetAlgorithm
-from app.privacy.events import Adjacency
+from grovekeeper_forests import limits as forest_limits
+from grovekeeper_forests.catalogue import BY_SLUG
+from grovekeeper_forests.contract.algorithm import TwoDatasetAlgorithm
+from grovekeeper_forests.privacy.events import Adjacency
 from tests.support.canaries import Canaries
 from tests.support.canary_search import Search
 from tests.support.canary_walk import DECLARATION, HEADER, Walk
@@ -78,7 +79,7 @@ def _uploads(walk: Walk, dataset: str, monkeypatch: pytest.MonkeyPatch) -> None:
     walk.upload(dataset, "media type", row.encode(), 415, **{"Content-Type": f"text/{it.text('media type')}"})
     walk.upload(dataset, "malformed key", row.encode(), 422, **{"Idempotency-Key": it.text("key") + " x"})
     with monkeypatch.context() as limited:
-        limited.setattr(limits, "MAX_ROWS_PER_DATASET", 50)
+        limited.setattr(forest_limits, "MAX_ROWS_PER_DATASET", 50)
         walk.upload(dataset, "too many rows", walk.rows("many").encode(), 413)
     with monkeypatch.context() as limited:
         limited.setattr(limits, "MAX_UPLOAD_BODY_BYTES", 500)
@@ -173,7 +174,7 @@ def _predictions(walk: Walk, caller: Caller, model: str) -> None:
         {},
     ):
         walk.ask(caller, "POST", path, json=body)
-    many = {"rows": [row] * (limits.MAX_PREDICTION_ROWS + 1)}
+    many = {"rows": [row] * (forest_limits.MAX_PREDICTION_ROWS + 1)}
     walk.ask(caller, "POST", path, 413, json=many)
     walk.ask(caller, "POST", path, 415, content=odd, headers={"Content-Type": f"text/{odd}"})
     arrow = {"Content-Type": "application/vnd.apache.arrow.stream"}

@@ -11,6 +11,7 @@ from app.api import fixed_answers, main
 from app.api.authentication import WITHOUT_SESSION
 from app.api.middleware import PUBLIC_PATHS
 from app.core import limits
+from grovekeeper_forests import limits as forest_limits
 from tests.support.databases import on_one_idle_server
 from tests.support.server import Server
 
@@ -76,9 +77,9 @@ def test_a_long_query_is_refused_before_it_is_parsed_also_where_nobody_needs_a_k
 
 
 def test_every_cell_that_a_page_offers_fits_into_its_address(idle_server: Server) -> None:
-    partition = {"name": "shard", "kind": "hash", "cells": limits.MAX_HASH_CELLS}
+    partition = {"name": "shard", "kind": "hash", "cells": forest_limits.MAX_HASH_CELLS}
     dataset = idle_server.declared(partitions=[partition])["id"]
-    cells = [("cells", f'["shard", {cell}]') for cell in range(limits.MAX_HASH_CELLS)]
+    cells = [("cells", f'["shard", {cell}]') for cell in range(forest_limits.MAX_HASH_CELLS)]
     query = str(httpx.QueryParams([*cells, ("epsilon", "1"), ("algorithm", "rpf")]))
     assert len(query) < limits.MAX_QUERY_BYTES
     assert len(cells) < limits.MAX_QUERY_FIELDS

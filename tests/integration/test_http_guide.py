@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 from app.core import limits, processes
+from grovekeeper_forests import limits as forest_limits
 from tests.support import curl
 from tests.support.databases import on_one_server
 from tests.support.server import Server
@@ -62,10 +63,11 @@ def test_the_documented_limits_equal_those_of_the_code() -> None:
     rules = (DOCS / "api-rules.md").read_text(encoding="utf-8")
     mebi, gibi = 1024**2, 1024**3
     reported = (
-        f"{limits.MAX_FEATURES:,} features, {limits.MAX_CATEGORIES} categories, {limits.MAX_CLASSES:,} classes; "
+        f"{forest_limits.MAX_FEATURES:,} features, {forest_limits.MAX_CATEGORIES} categories, "
+        f"{forest_limits.MAX_CLASSES:,} classes; "
         f"{limits.MAX_DECLARATION_BODY_BYTES // mebi} MiB and {limits.MAX_DECLARATION_BODY_NODES:,} values and "
-        f"names per declaration; {limits.MAX_PREDICTION_ROWS:,} rows, "
-        f"{limits.MAX_PREDICTION_CELLS:,} rows times features of the model, and as many rows times its classes, "
+        f"names per declaration; {forest_limits.MAX_PREDICTION_ROWS:,} rows, "
+        f"{forest_limits.MAX_PREDICTION_CELLS:,} rows times features of the model, and as many rows times its classes, "
         f"{limits.MAX_PREDICTION_BODY_BYTES // mebi} MiB "
         f"and {limits.MAX_PREDICTION_BODY_NODES:,} values and names (fewer for narrow models) per prediction, in Arrow "
         f"{limits.MAX_PREDICTION_MESSAGES:,} messages and {limits.MAX_PREDICTION_ARRAYS:,} record batches times "

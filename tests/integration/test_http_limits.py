@@ -15,9 +15,10 @@ import pyarrow as pa
 import pytest
 
 from app.core import limits
-from app.core.errors import GrovekeeperError
 from app.core.files import Directory
 from app.services import predict
+from grovekeeper_forests import limits as forest_limits
+from grovekeeper_forests.errors import GrovekeeperError
 from tests.support.columnar import stream_of
 from tests.support.databases import on_one_server
 from tests.support.server import CSV, Server, csv_rows, declaration, new_idempotency_key, training
@@ -103,9 +104,9 @@ def test_an_answer_lists_at_most_a_hundred_problems(server: Server) -> None:
         assert answer.status_code == 422
         return list(answer.json()["errors"])
 
-    assert len(problems()) == limits.MAX_REPORTED_PROBLEMS
+    assert len(problems()) == forest_limits.MAX_REPORTED_PROBLEMS
     of_first_items = problems(categories=[5] * 100, **{f"x{index}": 0 for index in range(60)})
-    assert len(of_first_items) <= limits.MAX_REPORTED_PROBLEMS
+    assert len(of_first_items) <= forest_limits.MAX_REPORTED_PROBLEMS
     assert {"/".join(problem["at"].split("/")[:4]) for problem in of_first_items} == {
         "/schema/features/0",
         "/schema/features/1",

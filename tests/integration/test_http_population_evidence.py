@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from app.privacy.accountants import Amount
-from app.privacy.events import Adjacency
-from app.privacy.guarantees import guarantee_of_population
+from grovekeeper_forests.privacy.accountants import Amount
+from grovekeeper_forests.privacy.events import Adjacency
+from grovekeeper_forests.privacy.guarantees import guarantee_of_population
 from tests.support.databases import on_one_idle_server, on_one_server
 from tests.support.server import Server, new_idempotency_key
 from tests.support.standalone import verified_alone

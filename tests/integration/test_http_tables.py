@@ -8,6 +8,7 @@ import pyarrow as pa
 import pytest
 
 from app.core import limits
+from grovekeeper_forests import limits as forest_limits
 from tests.support.columnar import stream_of
 from tests.support.databases import on_one_server
 from tests.support.server import Server
@@ -83,7 +84,7 @@ def test_errors_are_those_of_columns_in_json(server: Server, model: str) -> None
 def test_a_table_that_cannot_be_read_is_a_problem_without_a_cell(server: Server, model: str) -> None:
     canary = "canary-of-a-person"
     body = stream_of(TABLE.set_column(2, "sex", [[canary] * 3]))
-    long = TABLE.take([0] * (limits.MAX_PREDICTION_ROWS + 1))
+    long = TABLE.take([0] * (forest_limits.MAX_PREDICTION_ROWS + 1))
     for content, status in (
         (body[:-20], 400), (body.replace(canary.encode(), b"\xff" * len(canary)), 400), (b"", 400),
         (json.dumps({"columns": ROWS}).encode(), 400), (stream_of(TABLE, compression="zstd"), 422),

@@ -16,10 +16,10 @@ import psutil
 import pytest
 
 from app.core import processes
-from app.forests import catalogue
-from app.forests.contract.algorithm import TwoDatasetAlgorithm
-from app.privacy.events import Adjacency
-from app.releases.forest.onnx import model as onnx_model
+from grovekeeper_forests import catalogue
+from grovekeeper_forests.contract.algorithm import TwoDatasetAlgorithm
+from grovekeeper_forests.privacy.events import Adjacency
+from grovekeeper_forests.releases.forest.onnx import model as onnx_model
 from tests.support.databases import on_one_server
 from tests.support.server import Server
 

@@ -36,8 +36,8 @@ def environ(tmp_path: Path) -> Iterator[dict[str, str]]:
     program, closed = tmp_path / "program", tmp_path / "closed"
     repository = Path(app.__file__).parents[1]
     without_loops = shutil.ignore_patterns("*.nbc", "*.nbi")  # what Numba compiled: this account compiles it again
-    shutil.copytree(repository / "app", program / "app", ignore=without_loops)
-    shutil.copytree(repository / "migrations", program / "migrations", ignore=without_loops)
+    for name in ("app", "packages", "migrations"):
+        shutil.copytree(repository / name, program / name, ignore=without_loops)
     closed.mkdir()
     folders = [closed, *(Path(folder) for folder, _, _ in os.walk(program))]
     for folder in folders:
@@ -45,7 +45,9 @@ def environ(tmp_path: Path) -> Iterator[dict[str, str]]:
     (tmp_path / "temporary").mkdir()
     yield {
         "PATH": os.environ["PATH"],
-        "PYTHONPATH": os.pathsep.join([str(program), str(repository / "clients" / "python")]),
+        "PYTHONPATH": os.pathsep.join(
+            map(str, (program, program / "packages" / "forests", repository / "clients" / "python"))
+        ),
         "PYTHONSAFEPATH": "1",
         "HOME": str(closed / "nonexistent"),
         "TMPDIR": str(tmp_path / "temporary"),

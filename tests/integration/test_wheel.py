@@ -58,6 +58,7 @@ def test_it_holds_the_package_its_types_and_its_migrations_and_nothing_else(whee
     assert {name.split("/")[0] for name in names if ".dist-info/" not in name} == {
         "app",
         "grovekeeper_client",
+        "grovekeeper_forests",
         "grovekeeper_verifier",
     }
     assert not [name for name in names if name.endswith(".pyc")]
@@ -89,6 +90,7 @@ def test_every_file_of_the_package_is_in_it(wheel: Path) -> None:
     for folder, package in (
         (_ROOT, "app"),
         (_ROOT / "clients" / "python", "grovekeeper_client"),
+        (_ROOT / "packages" / "forests", "grovekeeper_forests"),
         (_ROOT / "packages" / "verifier", "grovekeeper_verifier"),
     ):
         listed = subprocess.run(["git", "ls-files", package], cwd=folder, capture_output=True, text=True, check=True)

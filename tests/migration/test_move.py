@@ -34,11 +34,11 @@ from app.ledger import checkpoints, control, kept_states, statements, tables
 from app.ledger import reservations as ledger
 from app.ledger.checkpoints import Log, Signer
 from app.ledger.tables import BlockRow, EntryKind, MemberRow, PopulationRow, ReservationRow
-from app.privacy.scope import WHOLE
 from app.services.backup import layout
 from app.services.backup.layout import Manifest
 from app.services.backup.move import move_database
 from app.services.backup.restore import restore_backup
+from grovekeeper_forests.privacy.scope import WHOLE
 from grovekeeper_verifier import control_export, dataset_replay
 from grovekeeper_verifier.merkle_tree import GrowingTree
 from tests.support import reserving, snapshot

@@ -11,15 +11,15 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from app.forests.algorithms.nbrt.boosted_rows import LocalBoostedRows
-from app.forests.algorithms.nbrt.grow import boost
-from app.forests.algorithms.nbrt.price import PricedDraws
-from app.forests.algorithms.nbrt.scales import Scales
-from app.forests.bins.noisy_counts import VARIANCE
-from app.forests.contract.plan import Plan
-from app.forests.data.encoding import Encoding
-from app.forests.noise.randomness import SystemRandomness
-from app.privacy.events import Adjacency, Event, ExponentialMechanism, Part, RoundedGaussian, Sequential
+from grovekeeper_forests.algorithms.nbrt.boosted_rows import LocalBoostedRows
+from grovekeeper_forests.algorithms.nbrt.grow import boost
+from grovekeeper_forests.algorithms.nbrt.price import PricedDraws
+from grovekeeper_forests.algorithms.nbrt.scales import Scales
+from grovekeeper_forests.bins.noisy_counts import VARIANCE
+from grovekeeper_forests.contract.plan import Plan
+from grovekeeper_forests.data.encoding import Encoding
+from grovekeeper_forests.noise.randomness import SystemRandomness
+from grovekeeper_forests.privacy.events import Adjacency, Event, ExponentialMechanism, Part, RoundedGaussian, Sequential
 from tests.privacy.enumeration import Noise
 
 

@@ -28,7 +28,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from app.forests.noise.randomness import PaidRandomness
+from grovekeeper_forests.noise.randomness import PaidRandomness
 from tests.privacy import copied_counts
 from tests.privacy.copied_counts import StandIn, Table
 

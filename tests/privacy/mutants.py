@@ -509,7 +509,8 @@ def _digest(paths: tuple[Path, ...]) -> str:
 def _basis(mutant: Mutant, outcome: str) -> str:
     """A digest of the texts that an outcome follows from: of all for a survivor, else of the module and of the test."""
     if outcome == SURVIVED:
-        return _digest(tuple(sorted([*(ROOT / "app").rglob("*.py"), *(ROOT / "tests").rglob("*.py")])))
+        folders = ("app", "packages", "tests")
+        return _digest(tuple(sorted(path for name in folders for path in (ROOT / name).rglob("*.py"))))
     test = ROOT / outcome.removeprefix(_ENDED).partition("::")[0]
     return _digest((file_of(mutant.module), *([test] if test.is_file() else [])))
 

@@ -21,13 +21,14 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeVar
 
 ROOT: Final = Path(__file__).resolve().parents[2]
+_FORESTS: Final = Path("packages", "forests")
 WHOLE: Final = (
     "app.datasets.private_rows",
-    "app.forests.algorithms.nbrt.boosted_rows",
-    "app.forests.algorithms.nbrt.scales",
-    "app.forests.noise.randomness",
-    "app.forests.catalogue",
-    "app.forests.remote",
+    "grovekeeper_forests.algorithms.nbrt.boosted_rows",
+    "grovekeeper_forests.algorithms.nbrt.scales",
+    "grovekeeper_forests.noise.randomness",
+    "grovekeeper_forests.catalogue",
+    "grovekeeper_forests.remote",
     "app.jobs.queue",
     "app.ledger.accounts",
     "app.ledger.admission",
@@ -36,10 +37,10 @@ WHOLE: Final = (
     "app.ledger.state",
     "app.ledger.populations",
     "app.ledger.reservations",
-    "app.privacy.accountants.",
-    "app.privacy.calibration",
-    "app.releases.contract",
-    "app.releases.forest.price",
+    "grovekeeper_forests.privacy.accountants.",
+    "grovekeeper_forests.privacy.calibration",
+    "grovekeeper_forests.releases.contract",
+    "grovekeeper_forests.releases.forest.price",
     "app.services.execution.charge",
     "app.services.drawing.dask_fleet",
     "app.services.drawing.perform",
@@ -57,11 +58,11 @@ ROWS_OF_A_GROUP: Final = 2**17
 """Rows of a row group in a large file of few columns; a loop over groups sees their numbers."""
 
 LEFT_OUT: Final = (
-    "app.forests.algorithms.nbrt.random_trees",
-    "app.forests.kernels.",
-    "app.privacy.events",
-    "app.privacy.receipts",
-    "app.releases.forest.read",
+    "grovekeeper_forests.algorithms.nbrt.random_trees",
+    "grovekeeper_forests.kernels.",
+    "grovekeeper_forests.privacy.events",
+    "grovekeeper_forests.privacy.receipts",
+    "grovekeeper_forests.releases.forest.read",
 )
 """Trees that are drawn without rows, compiled loops, whose tests compare them with plain Python, and modules that
 describe events which others priced."""
@@ -116,8 +117,8 @@ class Mutant:
 def modules() -> list[str]:
     """The modules that price, draw or charge."""
     names = [
-        ".".join(path.relative_to(ROOT).with_suffix("").parts)
-        for path in sorted((ROOT / "app").rglob("*.py"))
+        ".".join(path.relative_to(above).with_suffix("").parts)
+        for above, path in _sources()
         if path.name != "__init__.py"
     ]
     return [name for name in names if name.startswith(WHOLE) or (not name.startswith(LEFT_OUT) and _acts(name))]
@@ -125,7 +126,14 @@ def modules() -> list[str]:
 
 def file_of(module: str) -> Path:
     """The source file of a module."""
-    return ROOT.joinpath(*module.split(".")).with_suffix(".py")
+    above = ROOT / _FORESTS if module.startswith("grovekeeper_forests.") else ROOT
+    return above.joinpath(*module.split(".")).with_suffix(".py")
+
+
+def _sources() -> list[tuple[Path, Path]]:
+    """Every source file of the service and of the forests, with the folder above its package."""
+    above = {"app": ROOT, "grovekeeper_forests": ROOT / _FORESTS}
+    return [(folder, path) for package, folder in above.items() for path in sorted((folder / package).rglob("*.py"))]
 
 
 def mutants_of(module: str) -> list[Mutant]:
@@ -427,7 +435,8 @@ def _calls(call: ast.Call) -> Iterator[str]:  # noqa: C901 - as above
                 yield _with(call, place, f"2 * ({ast.unparse(value)})")
                 yield _with(call, place, f"({ast.unparse(value)}) / 2")
         if name == "Sequential" and len(call.args) == 1:
-            yield f"__import__('app.privacy.events', fromlist=['x']).Parallel('trees', {ast.unparse(call.args[0])})"
+            events = "__import__('grovekeeper_forests.privacy.events', fromlist=['x'])"
+            yield f"{events}.Parallel('trees', {ast.unparse(call.args[0])})"
     elif name not in _ORDERLESS and len(call.args) >= 2 and ast.unparse(call.args[0]) != "session":
         other = copy.deepcopy(call)
         other.args[:2] = reversed(other.args[:2])
@@ -630,7 +639,7 @@ def _signatures() -> dict[str, tuple[int, set[str]]]:
     Of several that share a name, and of a class without an initialiser of its own, the arguments that all of them need.
     """
     signatures = dict[str, tuple[int, set[str]]]()
-    for path in sorted((ROOT / "app").rglob("*.py")):
+    for _, path in _sources():
         for name, fewest, needed in _needed_arguments(ast.parse(path.read_text())):
             others = signatures.get(name, (fewest, needed))
             signatures[name] = min(fewest, others[0]), needed & others[1]

@@ -4,13 +4,13 @@ from fractions import Fraction
 
 import numpy as np
 
-from app.forests.data.coded_rows import CodedBlock, CodedColumns, CodedRows, CodeRequest, is_wide
-from app.forests.data.sanitiser import SanitisedRows
-from app.forests.data.schema import Schema
-from app.privacy.accountants import gdp
-from app.privacy.calibration import Terms
-from app.releases.forest.draw import code_request
-from app.releases.forest.price import PlanRequest, plan
+from grovekeeper_forests.data.coded_rows import CodedBlock, CodedColumns, CodedRows, CodeRequest, is_wide
+from grovekeeper_forests.data.sanitiser import SanitisedRows
+from grovekeeper_forests.data.schema import Schema
+from grovekeeper_forests.privacy.accountants import gdp
+from grovekeeper_forests.privacy.calibration import Terms
+from grovekeeper_forests.releases.forest.draw import code_request
+from grovekeeper_forests.releases.forest.price import PlanRequest, plan
 from tests.privacy.fixed_releases import FixedReleases
 from tests.support.wide_codes import wide_codes
 

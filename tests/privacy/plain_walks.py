@@ -6,7 +6,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from app.forests.data.sanitiser import SanitisedColumns, SanitisedRows
+from grovekeeper_forests.data.sanitiser import SanitisedColumns, SanitisedRows
 from tests.support.schemas import schema_of
 
 SIZES, IS_ORDERED = (3, 2, 1, 3), (True, False, False, False)

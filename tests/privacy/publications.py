@@ -8,18 +8,18 @@ from fractions import Fraction
 from functools import cache
 from typing import Any, Literal, TypeAlias
 
-from app.forests.contract.plan import Forest
-from app.privacy import accountants
-from app.privacy.calibration import Terms
-from app.privacy.events import Adjacency
-from app.releases.choice import price as choice_price
-from app.releases.contract import public_facts
-from app.releases.evaluation import draw as evaluation_draw
-from app.releases.evaluation import price as evaluation_price
-from app.releases.forest.draw import grow
-from app.releases.forest.price import PlanRequest, plan
-from app.releases.profile import draw as profile_draw
-from app.releases.profile import price as profile_price
+from grovekeeper_forests.contract.plan import Forest
+from grovekeeper_forests.privacy import accountants
+from grovekeeper_forests.privacy.calibration import Terms
+from grovekeeper_forests.privacy.events import Adjacency
+from grovekeeper_forests.releases.choice import price as choice_price
+from grovekeeper_forests.releases.contract import public_facts
+from grovekeeper_forests.releases.evaluation import draw as evaluation_draw
+from grovekeeper_forests.releases.evaluation import price as evaluation_price
+from grovekeeper_forests.releases.forest.draw import grow
+from grovekeeper_forests.releases.forest.price import PlanRequest, plan
+from grovekeeper_forests.releases.profile import draw as profile_draw
+from grovekeeper_forests.releases.profile import price as profile_price
 from tests.privacy.enumeration import EnumeratingRandomness, output_law
 from tests.privacy.universe import EMPTY, TWO_SPLITS, Dataset, Record, released, rows_of
 

@@ -7,9 +7,9 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from app.forests.noise.randomness import SystemRandomness
-from app.privacy import accountants
-from app.privacy.events import (
+from grovekeeper_forests.noise.randomness import SystemRandomness
+from grovekeeper_forests.privacy import accountants
+from grovekeeper_forests.privacy.events import (
     DiscreteLaplace,
     Event,
     ExponentialMechanism,

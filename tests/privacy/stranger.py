@@ -10,8 +10,8 @@ import sys
 
 import numpy as np
 
-from app.forests.data.sanitiser import SanitisedColumns
-from app.releases.forest import read as released_forest
+from grovekeeper_forests.data.sanitiser import SanitisedColumns
+from grovekeeper_forests.releases.forest import read as released_forest
 
 N_QUESTIONS = 250_000
 """They are repeated four times: a million predictions of each model."""

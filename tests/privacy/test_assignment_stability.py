@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.forests.trees.tree_histograms import KEY_BYTES, fresh_key, shards, structure_rows
+from grovekeeper_forests.trees.tree_histograms import KEY_BYTES, fresh_key, shards, structure_rows
 
 keys = st.binary(min_size=KEY_BYTES, max_size=KEY_BYTES)
 row_ids = st.lists(st.binary(min_size=16, max_size=16), min_size=1, max_size=40)

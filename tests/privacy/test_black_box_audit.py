@@ -11,12 +11,12 @@ from dataclasses import replace
 import pytest
 from scipy import stats
 
-from app.forests.contract.plan import Forest, Plan
-from app.forests.data.sanitiser import SanitisedRows
-from app.forests.noise.randomness import SystemRandomness
-from app.forests.trees import leaf_read_out, tree_price
-from app.forests.trees.tree_price import TreePrice
-from app.releases.forest.draw import grow
+from grovekeeper_forests.contract.plan import Forest, Plan
+from grovekeeper_forests.data.sanitiser import SanitisedRows
+from grovekeeper_forests.noise.randomness import SystemRandomness
+from grovekeeper_forests.releases.forest.draw import grow
+from grovekeeper_forests.trees import leaf_read_out, tree_price
+from grovekeeper_forests.trees.tree_price import TreePrice
 from tests.privacy.laws import ALPHA
 from tests.privacy.universe import EMPTY, RECORDS, TWO_SPLITS, Dataset, planned, rows_of
 

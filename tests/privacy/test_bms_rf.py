@@ -15,18 +15,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.forests import catalogue
-from app.forests.algorithms.bms_rf import grow, layers, read
-from app.forests.algorithms.bms_rf.price import StackedForest
-from app.forests.contract.plan import Forest, Plan, PlanInvalid
-from app.forests.data.encoding import Encoding
-from app.forests.data.sanitiser import SanitisedColumns, SanitisedRows
-from app.forests.data.schema import Schema
-from app.forests.noise.randomness import SystemRandomness
-from app.forests.trees import tree_histograms
-from app.privacy.accountants import pure
-from app.privacy.calibration import Terms
-from app.privacy.events import (
+from grovekeeper_forests import catalogue
+from grovekeeper_forests.algorithms.bms_rf import grow, layers, read
+from grovekeeper_forests.algorithms.bms_rf.price import StackedForest
+from grovekeeper_forests.contract.plan import Forest, Plan, PlanInvalid
+from grovekeeper_forests.data.encoding import Encoding
+from grovekeeper_forests.data.sanitiser import SanitisedColumns, SanitisedRows
+from grovekeeper_forests.data.schema import Schema
+from grovekeeper_forests.noise.randomness import SystemRandomness
+from grovekeeper_forests.privacy.accountants import pure
+from grovekeeper_forests.privacy.calibration import Terms
+from grovekeeper_forests.privacy.events import (
     Adjacency,
     EventCostsMore,
     ExponentialMechanism,
@@ -35,9 +34,10 @@ from app.privacy.events import (
     RoundedGaussian,
     Sequential,
 )
-from app.releases.forest import price as forest_price
-from app.releases.forest.draw import grow as grow_forest
-from app.releases.forest.price import PlanRequest, plan
+from grovekeeper_forests.releases.forest import price as forest_price
+from grovekeeper_forests.releases.forest.draw import grow as grow_forest
+from grovekeeper_forests.releases.forest.price import PlanRequest, plan
+from grovekeeper_forests.trees import tree_histograms
 from tests.privacy.enumeration import TOLERANCE, EnumeratingRandomness, loss
 from tests.privacy.test_delta_accounts import planned as planned_on
 from tests.privacy.test_delta_accounts import share_of_charge

@@ -12,8 +12,8 @@ from fractions import Fraction
 
 import pytest
 
-from app.privacy.partitions import EpochPartition, HashPartition, Partitions
-from app.privacy.scope import Cell, Scope
+from grovekeeper_forests.privacy.partitions import EpochPartition, HashPartition, Partitions
+from grovekeeper_forests.privacy.scope import Cell, Scope
 from tests.support.loads import BoxAmount, loads_of
 
 CAP = 6

@@ -8,17 +8,25 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.core.errors import InvalidRequest
-from app.forests import catalogue
-from app.forests.bins.noisy_counts import LARGEST_INVERSE_SCALE
-from app.forests.contract.plan import Plan
-from app.forests.trees import leaf_read_out, tree_parameters
-from app.forests.trees.tree_price import GINI_RANGE_SENSITIVITY, TreePrice
-from app.privacy.accountants import pure
-from app.privacy.calibration import Terms
-from app.privacy.events import QUANTUM, Adjacency, DiscreteLaplace, Event, Parallel, PermuteAndFlip, Sequential
-from app.releases.forest import price as forest_price
-from app.releases.forest.price import PlanRequest, plan
+from grovekeeper_forests import catalogue
+from grovekeeper_forests.bins.noisy_counts import LARGEST_INVERSE_SCALE
+from grovekeeper_forests.contract.plan import Plan
+from grovekeeper_forests.errors import ParameterInvalid
+from grovekeeper_forests.privacy.accountants import pure
+from grovekeeper_forests.privacy.calibration import Terms
+from grovekeeper_forests.privacy.events import (
+    QUANTUM,
+    Adjacency,
+    DiscreteLaplace,
+    Event,
+    Parallel,
+    PermuteAndFlip,
+    Sequential,
+)
+from grovekeeper_forests.releases.forest import price as forest_price
+from grovekeeper_forests.releases.forest.price import PlanRequest, plan
+from grovekeeper_forests.trees import leaf_read_out, tree_parameters
+from grovekeeper_forests.trees.tree_price import GINI_RANGE_SENSITIVITY, TreePrice
 from tests.support.plans import request_for
 from tests.support.schemas import schema_of
 
@@ -125,10 +133,10 @@ def test_sharding_gives_every_tree_the_whole_price(slug: str) -> None:
 
 @pytest.mark.parametrize("slug", SLUGS)
 def test_budget_below_the_quantum_is_refused(slug: str) -> None:
-    with pytest.raises(InvalidRequest) as refused:
+    with pytest.raises(ParameterInvalid) as refused:
         planned(slug, {"n_estimators": 8}, Fraction(1, 2**33), 1_000)
 
-    assert [(error.at, error.problem) for error in refused.value.errors] == [("/epsilon", "too-small")]
+    assert [(error.place, error.problem) for error in refused.value.problems] == [(("epsilon",), "too-small")]
 
 
 def test_price_is_known_without_compiled_code() -> None:
@@ -136,7 +144,8 @@ def test_price_is_known_without_compiled_code() -> None:
     import subprocess
     import sys
 
-    program = "import sys; import app.forests.catalogue, app.releases.forest.read; print('numba' in sys.modules)"
+    modules = "grovekeeper_forests.catalogue, grovekeeper_forests.releases.forest.read"
+    program = f"import sys; import {modules}; print('numba' in sys.modules)"
     answer = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
 
     assert re.fullmatch(r"False\s*", answer.stdout)

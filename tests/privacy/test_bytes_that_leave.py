@@ -28,16 +28,16 @@ from app.core.processes import scrubbed_environment
 from app.core.sealed_files import StorageKeys
 from app.datasets import catalog, private_rows, row_files
 from app.datasets.private_rows import Selection
-from app.forests.data.schema import Schema
 from app.jobs.tables import JobRow
-from app.privacy.partitions import Partitions
-from app.privacy.scope import WHOLE
 from app.services.drawing import perform as drawing
 from app.services.drawing.perform import perform
 from app.services.execution import lease, run_job
 from app.services.installation import Installation
 from app.services.jobs.task import JobTask
 from app.services.releases.kinds import KINDS
+from grovekeeper_forests.data.schema import Schema
+from grovekeeper_forests.privacy.partitions import Partitions
+from grovekeeper_forests.privacy.scope import WHOLE
 from tests.privacy.fixed_releases import FixedReleases
 from tests.support import forked_program
 from tests.support.crash_scene import open_installation

@@ -14,21 +14,21 @@ from typing import TypeAlias
 import numpy as np
 import pytest
 
-from app.forests.bins import noisy_counts
-from app.forests.contract.plan import Forest, Plan, PlanInvalid
-from app.forests.data.sanitiser import SanitisedRows
-from app.forests.data.schema import Schema
-from app.forests.noise.randomness import SystemRandomness
-from app.forests.trees import leaf_read_out, tree_growth
-from app.forests.trees.tree_histograms import LocalHistograms, structure_rows
-from app.forests.trees.tree_price import TreePrice
-from app.privacy import accountants
-from app.privacy.accountants import gdp
-from app.privacy.calibration import Budget, Terms
-from app.privacy.events import Adjacency, DiscreteLaplace, RoundedGaussian
-from app.releases.forest import price as forest_price
-from app.releases.forest.draw import grow
-from app.releases.forest.price import PlanRequest, plan
+from grovekeeper_forests.bins import noisy_counts
+from grovekeeper_forests.contract.plan import Forest, Plan, PlanInvalid
+from grovekeeper_forests.data.sanitiser import SanitisedRows
+from grovekeeper_forests.data.schema import Schema
+from grovekeeper_forests.noise.randomness import SystemRandomness
+from grovekeeper_forests.privacy import accountants
+from grovekeeper_forests.privacy.accountants import gdp
+from grovekeeper_forests.privacy.calibration import Budget, Terms
+from grovekeeper_forests.privacy.events import Adjacency, DiscreteLaplace, RoundedGaussian
+from grovekeeper_forests.releases.forest import price as forest_price
+from grovekeeper_forests.releases.forest.draw import grow
+from grovekeeper_forests.releases.forest.price import PlanRequest, plan
+from grovekeeper_forests.trees import leaf_read_out, tree_growth
+from grovekeeper_forests.trees.tree_histograms import LocalHistograms, structure_rows
+from grovekeeper_forests.trees.tree_price import TreePrice
 from tests.privacy.enumeration import TOLERANCE, EnumeratingRandomness, aligned, divergence, draw_unpaid, renyi
 from tests.privacy.universe import (
     EMPTY,

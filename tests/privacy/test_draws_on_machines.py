@@ -11,14 +11,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.forests import catalogue
-from app.forests.contract.plan import Forest, Plan
-from app.forests.data.coded_rows import TrainingRows
-from app.forests.data.sanitiser import SanitisedRows
-from app.forests.data.schema import Schema
-from app.forests.noise.randomness import PaidRandomness, Randomness, SystemRandomness, UnpaidDraw
-from app.privacy.events import UnknownPrivacyEvent
-from app.releases.forest import draw as growth
+from grovekeeper_forests import catalogue
+from grovekeeper_forests.contract.plan import Forest, Plan
+from grovekeeper_forests.data.coded_rows import TrainingRows
+from grovekeeper_forests.data.sanitiser import SanitisedRows
+from grovekeeper_forests.data.schema import Schema
+from grovekeeper_forests.noise.randomness import PaidRandomness, Randomness, SystemRandomness, UnpaidDraw
+from grovekeeper_forests.privacy.events import UnknownPrivacyEvent
+from grovekeeper_forests.releases.forest import draw as growth
 from tests.privacy import test_hostile_data as hostile
 from tests.privacy import test_paid_draws as paid
 from tests.privacy.noiseless import Noiseless

@@ -9,24 +9,24 @@ from typing import Any
 import numpy as np
 import pytest
 
-from app.forests.bins import releases
-from app.forests.contract.algorithm import PublicFacts
-from app.forests.noise.randomness import SystemRandomness
-from app.forests.trees import tree_growth
-from app.privacy import accountants
-from app.privacy.accountants import pure
-from app.privacy.calibration import Terms
-from app.privacy.events import Adjacency
-from app.releases.choice import draw as choice_draw
-from app.releases.choice import price as choice_price
-from app.releases.contract import public_facts
-from app.releases.evaluation import answers
-from app.releases.evaluation import draw as evaluation_draw
-from app.releases.evaluation import price as evaluation_price
-from app.releases.evaluation import read as evaluation_read
-from app.releases.evaluation.price import EvaluationPlan
-from app.releases.forest.draw import grow
-from app.releases.forest.price import PlanRequest, plan
+from grovekeeper_forests.bins import releases
+from grovekeeper_forests.contract.algorithm import PublicFacts
+from grovekeeper_forests.noise.randomness import SystemRandomness
+from grovekeeper_forests.privacy import accountants
+from grovekeeper_forests.privacy.accountants import pure
+from grovekeeper_forests.privacy.calibration import Terms
+from grovekeeper_forests.privacy.events import Adjacency
+from grovekeeper_forests.releases.choice import draw as choice_draw
+from grovekeeper_forests.releases.choice import price as choice_price
+from grovekeeper_forests.releases.contract import public_facts
+from grovekeeper_forests.releases.evaluation import answers
+from grovekeeper_forests.releases.evaluation import draw as evaluation_draw
+from grovekeeper_forests.releases.evaluation import price as evaluation_price
+from grovekeeper_forests.releases.evaluation import read as evaluation_read
+from grovekeeper_forests.releases.evaluation.price import EvaluationPlan
+from grovekeeper_forests.releases.forest.draw import grow
+from grovekeeper_forests.releases.forest.price import PlanRequest, plan
+from grovekeeper_forests.trees import tree_growth
 from tests.privacy.enumeration import TOLERANCE, EnumeratingRandomness, loss, output_law
 from tests.privacy.test_delta_accounts import share_of_curve
 from tests.privacy.universe import EMPTY, RECORDS, TWO_SPLITS, Dataset, multisets, rows_of

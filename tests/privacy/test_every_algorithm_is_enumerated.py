@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from app.forests import catalogue
+from grovekeeper_forests import catalogue
 from tests.privacy import (
     test_bms_rf,
     test_exact_loss,

@@ -10,13 +10,13 @@ from functools import cache
 import numpy as np
 import pytest
 
-from app.forests.contract.plan import Plan
-from app.forests.trees import tree_histograms
-from app.forests.trees.tree_price import TreePrice
-from app.privacy.accountants import pure
-from app.privacy.calibration import Terms
-from app.privacy.events import Adjacency, ExponentialMechanism, PermuteAndFlip
-from app.releases.forest.price import PlanRequest, plan
+from grovekeeper_forests.contract.plan import Plan
+from grovekeeper_forests.privacy.accountants import pure
+from grovekeeper_forests.privacy.calibration import Terms
+from grovekeeper_forests.privacy.events import Adjacency, ExponentialMechanism, PermuteAndFlip
+from grovekeeper_forests.releases.forest.price import PlanRequest, plan
+from grovekeeper_forests.trees import tree_histograms
+from grovekeeper_forests.trees.tree_price import TreePrice
 from tests.privacy.enumeration import TOLERANCE
 from tests.privacy.universe import (
     EMPTY,

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from app.forests.noise import draws
-from app.forests.noise.randomness import MAX_SCALE_BITS, BrokenWordSource, ExactSampler, SystemRandomness, Tape
+from grovekeeper_forests.noise import draws
+from grovekeeper_forests.noise.randomness import MAX_SCALE_BITS, BrokenWordSource, ExactSampler, SystemRandomness, Tape
 from tests.privacy.laws import SIGNIFICANCE, GivenWords, PseudoWords, assert_law, p_value
 
 

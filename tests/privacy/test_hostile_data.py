@@ -8,15 +8,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from app.forests.contract.plan import Forest, Plan
-from app.forests.data.sanitiser import SanitisedColumns, SanitisedRows, sanitise_codes, sanitise_numbers
-from app.forests.data.schema import Schema
-from app.forests.noise.randomness import SystemRandomness
-from app.forests.trees.leaf_read_out import leaves_of
-from app.privacy.events import Adjacency
-from app.releases.forest import read as released_forest
-from app.releases.forest.draw import grow
-from app.releases.forest.price import plan
+from grovekeeper_forests.contract.plan import Forest, Plan
+from grovekeeper_forests.data.sanitiser import SanitisedColumns, SanitisedRows, sanitise_codes, sanitise_numbers
+from grovekeeper_forests.data.schema import Schema
+from grovekeeper_forests.noise.randomness import SystemRandomness
+from grovekeeper_forests.privacy.events import Adjacency
+from grovekeeper_forests.releases.forest import read as released_forest
+from grovekeeper_forests.releases.forest.draw import grow
+from grovekeeper_forests.releases.forest.price import plan
+from grovekeeper_forests.trees.leaf_read_out import leaves_of
 from tests.privacy.laws import SIGNIFICANCE
 from tests.support.plans import request_for
 from tests.support.schemas import schema_of

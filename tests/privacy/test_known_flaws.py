@@ -12,18 +12,18 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from app.forests import catalogue
-from app.forests.algorithms.literature import grow as literature
-from app.forests.algorithms.literature.price import AveragedTrees
-from app.forests.contract.plan import Plan
-from app.forests.data.sanitiser import SanitisedRows
-from app.forests.data.schema import Schema
-from app.forests.trees import tree_growth, tree_histograms, tree_price
-from app.forests.trees.tree_growth import GrowTree, Tree
-from app.forests.trees.tree_histograms import LocalHistograms
-from app.privacy.events import EventCostsMore
-from app.releases.forest import draw as growth
-from app.releases.forest.draw import TreesOnCodes
+from grovekeeper_forests import catalogue
+from grovekeeper_forests.algorithms.literature import grow as literature
+from grovekeeper_forests.algorithms.literature.price import AveragedTrees
+from grovekeeper_forests.contract.plan import Plan
+from grovekeeper_forests.data.sanitiser import SanitisedRows
+from grovekeeper_forests.data.schema import Schema
+from grovekeeper_forests.privacy.events import EventCostsMore
+from grovekeeper_forests.releases.forest import draw as growth
+from grovekeeper_forests.releases.forest.draw import TreesOnCodes
+from grovekeeper_forests.trees import tree_growth, tree_histograms, tree_price
+from grovekeeper_forests.trees.tree_growth import GrowTree, Tree
+from grovekeeper_forests.trees.tree_histograms import LocalHistograms
 from tests.privacy.enumeration import TOLERANCE, EnumeratingRandomness, loss
 from tests.privacy.universe import (
     RECORDS,

@@ -9,12 +9,12 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from app.forests.contract.plan import Plan, PlanInvalid
-from app.forests.data.sanitiser import SanitisedColumns, SanitisedRows
-from app.forests.data.schema import Schema
-from app.privacy.accountants import pure
-from app.privacy.calibration import Terms
-from app.privacy.events import (
+from grovekeeper_forests.contract.plan import Plan, PlanInvalid
+from grovekeeper_forests.data.sanitiser import SanitisedColumns, SanitisedRows
+from grovekeeper_forests.data.schema import Schema
+from grovekeeper_forests.privacy.accountants import pure
+from grovekeeper_forests.privacy.calibration import Terms
+from grovekeeper_forests.privacy.events import (
     Adjacency,
     DiscreteLaplace,
     Event,
@@ -23,8 +23,8 @@ from app.privacy.events import (
     PermuteAndFlip,
     Sequential,
 )
-from app.releases.forest import price as forest_price
-from app.releases.forest.price import PlanRequest, plan
+from grovekeeper_forests.releases.forest import price as forest_price
+from grovekeeper_forests.releases.forest.price import PlanRequest, plan
 from tests.privacy.enumeration import TOLERANCE, EnumeratingRandomness
 from tests.privacy.test_delta_accounts import share_of_charge
 from tests.privacy.universe import TWO_SPLITS, Laws, datasets, label_pairs, multisets, production

@@ -15,26 +15,26 @@ import pytest
 from app.core.sealed_files import SealedFile
 from app.datasets import private_rows, row_layout
 from app.datasets.private_rows import Selection
-from app.forests.bins import quantile_bins
-from app.forests.data.coded_rows import CodeRequest, LocalRows, parts_of
-from app.forests.data.encoding import Encoding
-from app.forests.data.sanitiser import SanitisedColumns
-from app.forests.trees.tree_histograms import Assignment, LocalHistograms
-from app.privacy.calibration import Terms
-from app.privacy.events import Adjacency
-from app.privacy.partitions import HashPartition, Partitions
-from app.privacy.scope import WHOLE, Scope
-from app.releases.choice.price import plan_best
-from app.releases.contract import public_facts
-from app.releases.evaluation.price import EvaluationPlan, plan_tables
-from app.releases.evaluation.read import Evaluation
-from app.releases.forest import price as forest_price
-from app.releases.forest import read as released_forest
-from app.releases.profile import price as profile_price
-from app.releases.profile.read import Profile
 from app.services.drawing import perform as drawing
 from app.services.drawing.perform import perform
 from app.services.jobs.task import JobTask, PartRows, input_path
+from grovekeeper_forests.bins import quantile_bins
+from grovekeeper_forests.data.coded_rows import CodeRequest, LocalRows, parts_of
+from grovekeeper_forests.data.encoding import Encoding
+from grovekeeper_forests.data.sanitiser import SanitisedColumns
+from grovekeeper_forests.privacy.calibration import Terms
+from grovekeeper_forests.privacy.events import Adjacency
+from grovekeeper_forests.privacy.partitions import HashPartition, Partitions
+from grovekeeper_forests.privacy.scope import WHOLE, Scope
+from grovekeeper_forests.releases.choice.price import plan_best
+from grovekeeper_forests.releases.contract import public_facts
+from grovekeeper_forests.releases.evaluation.price import EvaluationPlan, plan_tables
+from grovekeeper_forests.releases.evaluation.read import Evaluation
+from grovekeeper_forests.releases.forest import price as forest_price
+from grovekeeper_forests.releases.forest import read as released_forest
+from grovekeeper_forests.releases.profile import price as profile_price
+from grovekeeper_forests.releases.profile.read import Profile
+from grovekeeper_forests.trees.tree_histograms import Assignment, LocalHistograms
 from tests.privacy.noiseless import Noiseless
 from tests.support.plans import request_for
 from tests.support.schemas import schema_of

@@ -15,18 +15,18 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from app.forests import catalogue
-from app.forests.contract.plan import Plan
-from app.forests.data.sanitiser import SanitisedColumns, SanitisedRows
-from app.forests.noise.randomness import SystemRandomness
-from app.forests.trees import tree_price
-from app.privacy.accountants import gdp
-from app.privacy.calibration import Terms
-from app.privacy.events import Adjacency, Part, RoundedGaussian, Sequential
-from app.releases.forest import read as released_forest
-from app.releases.forest.draw import grow
-from app.releases.forest.price import PlanRequest, plan
-from app.releases.forest.read import Artifact
+from grovekeeper_forests import catalogue
+from grovekeeper_forests.contract.plan import Plan
+from grovekeeper_forests.data.sanitiser import SanitisedColumns, SanitisedRows
+from grovekeeper_forests.noise.randomness import SystemRandomness
+from grovekeeper_forests.privacy.accountants import gdp
+from grovekeeper_forests.privacy.calibration import Terms
+from grovekeeper_forests.privacy.events import Adjacency, Part, RoundedGaussian, Sequential
+from grovekeeper_forests.releases.forest import read as released_forest
+from grovekeeper_forests.releases.forest.draw import grow
+from grovekeeper_forests.releases.forest.price import PlanRequest, plan
+from grovekeeper_forests.releases.forest.read import Artifact
+from grovekeeper_forests.trees import tree_price
 from tests.privacy.laws import ALPHA
 from tests.support.schemas import schema_of
 

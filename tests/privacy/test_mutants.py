@@ -15,8 +15,8 @@ from tests.privacy import mutants, mutations
 from tests.privacy.mutations import ROOT, Mutant, modules, mutants_of, tree_of
 
 TEST = "tests/privacy/test_paid_draws.py::test_a_forest_draws_everything_that_its_event_pays_for[rdt-ta-pure]"
-NOISE = "app.forests.bins.releases"
-ELSEWHERE = "app.forests.algorithms.nbrt.grow"
+NOISE = "grovekeeper_forests.bins.releases"
+ELSEWHERE = "grovekeeper_forests.algorithms.nbrt.grow"
 """A module that growth of ``rdt-ta`` does not enter."""
 
 
@@ -72,7 +72,7 @@ def test_each_mechanism_and_charge_has_mutants() -> None:
     for name in ("forests.algorithms.nbrt.grow", "forests.algorithms.rpf.grow", "forests.trees.tree_growth"):
         assert made[f"app.{name}"]
     for name in ("forest.price", "profile.price", "evaluation.price", "choice.price"):
-        assert made[f"app.releases.{name}"]
+        assert made[f"grovekeeper_forests.releases.{name}"]
     assert made["app.services.execution.charge"]
     assert made["app.ledger.admission"]
     files = [".".join(path.relative_to(ROOT).with_suffix("").parts) for path in ROOT.glob("app/**/*.py")]

@@ -8,26 +8,26 @@ import pytest
 from numpy.typing import NDArray
 from sklearn.datasets import load_breast_cancer, load_digits
 
-from app.forests.algorithms.nbrt import boosted_rows, read
-from app.forests.algorithms.nbrt import boosted_rows as rows_module
-from app.forests.algorithms.nbrt.boosted_rows import LocalBoostedRows
-from app.forests.algorithms.nbrt.grow import boost
-from app.forests.algorithms.nbrt.random_trees import random_tree
-from app.forests.algorithms.nbrt.read import leaf_scores
-from app.forests.algorithms.nbrt.scales import Scales
-from app.forests.data.encoding import Encoding
-from app.forests.data.sanitiser import SanitisedColumns, SanitisedRows
-from app.forests.kernels import boosting as kernels
-from app.forests.kernels import node_rows
-from app.forests.noise.randomness import SystemRandomness
-from app.privacy.calibration import Terms
-from app.privacy.events import Adjacency
-from app.releases import contract
-from app.releases.forest import price as forest_price
-from app.releases.forest.draw import grow
-from app.releases.forest.price import PlanRequest
-from app.releases.profile import draw as profile_draw
-from app.releases.profile import price as profile_price
+from grovekeeper_forests.algorithms.nbrt import boosted_rows, read
+from grovekeeper_forests.algorithms.nbrt import boosted_rows as rows_module
+from grovekeeper_forests.algorithms.nbrt.boosted_rows import LocalBoostedRows
+from grovekeeper_forests.algorithms.nbrt.grow import boost
+from grovekeeper_forests.algorithms.nbrt.random_trees import random_tree
+from grovekeeper_forests.algorithms.nbrt.read import leaf_scores
+from grovekeeper_forests.algorithms.nbrt.scales import Scales
+from grovekeeper_forests.data.encoding import Encoding
+from grovekeeper_forests.data.sanitiser import SanitisedColumns, SanitisedRows
+from grovekeeper_forests.kernels import boosting as kernels
+from grovekeeper_forests.kernels import node_rows
+from grovekeeper_forests.noise.randomness import SystemRandomness
+from grovekeeper_forests.privacy.calibration import Terms
+from grovekeeper_forests.privacy.events import Adjacency
+from grovekeeper_forests.releases import contract
+from grovekeeper_forests.releases.forest import price as forest_price
+from grovekeeper_forests.releases.forest.draw import grow
+from grovekeeper_forests.releases.forest.price import PlanRequest
+from grovekeeper_forests.releases.profile import draw as profile_draw
+from grovekeeper_forests.releases.profile import price as profile_price
 from tests.privacy.boosting_worlds import Transcript, check_neighbours, plan_of, run
 from tests.support.schemas import schema_of
 

@@ -13,17 +13,17 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from app.forests.algorithms.nbrt import boosted_rows as rows_module
-from app.forests.algorithms.nbrt import grow as boost_module
-from app.forests.algorithms.nbrt import read
-from app.forests.algorithms.nbrt.boosted_rows import LocalBoostedRows
-from app.forests.algorithms.nbrt.grow import boost
-from app.forests.algorithms.nbrt.price import PricedDraws
-from app.forests.algorithms.nbrt.scales import Scales
-from app.forests.contract.plan import Plan
-from app.forests.data.encoding import Encoding
-from app.privacy.accountants import gdp
-from app.privacy.events import Adjacency, Sequential
+from grovekeeper_forests.algorithms.nbrt import boosted_rows as rows_module
+from grovekeeper_forests.algorithms.nbrt import grow as boost_module
+from grovekeeper_forests.algorithms.nbrt import read
+from grovekeeper_forests.algorithms.nbrt.boosted_rows import LocalBoostedRows
+from grovekeeper_forests.algorithms.nbrt.grow import boost
+from grovekeeper_forests.algorithms.nbrt.price import PricedDraws
+from grovekeeper_forests.algorithms.nbrt.scales import Scales
+from grovekeeper_forests.contract.plan import Plan
+from grovekeeper_forests.data.encoding import Encoding
+from grovekeeper_forests.privacy.accountants import gdp
+from grovekeeper_forests.privacy.events import Adjacency, Sequential
 from tests.privacy.boosting_worlds import plan_of
 from tests.privacy.enumeration import EnumeratingRandomness, Noise, aligned, divergence, output_law
 from tests.support.schemas import schema_of

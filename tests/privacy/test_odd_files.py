@@ -19,26 +19,26 @@ from app.core.dask_cluster import DaskCluster
 from app.core.files import Directory
 from app.core.processes import scrubbed_environment
 from app.datasets import code_files, erasure, row_files, row_layout
-from app.forests import catalogue
-from app.forests.bins.quantile_bins import ReusedProfile
-from app.forests.contract.algorithm import PublicFacts
-from app.privacy.calibration import Terms
-from app.privacy.events import Adjacency
-from app.privacy.partitions import ColumnPartition, HashPartition, Partitions
-from app.privacy.scope import WHOLE, Scope
-from app.releases.choice.price import plan_best
-from app.releases.contract import public_facts
-from app.releases.evaluation import metrics
-from app.releases.evaluation.price import EvaluationPlan, plan_tables
-from app.releases.evaluation.read import Evaluation
-from app.releases.forest import price as forest_price
-from app.releases.forest import read as released_forest
-from app.releases.forest.price import PlanRequest
-from app.releases.profile import price as profile_price
-from app.releases.profile.read import Profile
 from app.services.drawing import dask_fleet
 from app.services.drawing.perform import perform
 from app.services.jobs.task import JobTask, PartRows, input_path
+from grovekeeper_forests import catalogue
+from grovekeeper_forests.bins.quantile_bins import ReusedProfile
+from grovekeeper_forests.contract.algorithm import PublicFacts
+from grovekeeper_forests.privacy.calibration import Terms
+from grovekeeper_forests.privacy.events import Adjacency
+from grovekeeper_forests.privacy.partitions import ColumnPartition, HashPartition, Partitions
+from grovekeeper_forests.privacy.scope import WHOLE, Scope
+from grovekeeper_forests.releases.choice.price import plan_best
+from grovekeeper_forests.releases.contract import public_facts
+from grovekeeper_forests.releases.evaluation import metrics
+from grovekeeper_forests.releases.evaluation.price import EvaluationPlan, plan_tables
+from grovekeeper_forests.releases.evaluation.read import Evaluation
+from grovekeeper_forests.releases.forest import price as forest_price
+from grovekeeper_forests.releases.forest import read as released_forest
+from grovekeeper_forests.releases.forest.price import PlanRequest
+from grovekeeper_forests.releases.profile import price as profile_price
+from grovekeeper_forests.releases.profile.read import Profile
 from tests.privacy.test_hostile_data import PLANS
 from tests.support import forked_program
 from tests.support.plans import request_for

@@ -11,16 +11,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from app.forests import catalogue
-from app.forests.bins import noisy_counts
-from app.forests.bins.quantile_bins import NO_CUT, ReusedProfile
-from app.forests.contract.plan import Forest, Plan, PlanInvalid
-from app.forests.data.sanitiser import SanitisedColumns, SanitisedRows
-from app.forests.data.schema import Schema
-from app.forests.noise import randomness
-from app.forests.noise.randomness import PaidRandomness, SystemRandomness, UnpaidDraw, forfeit
-from app.privacy.calibration import Terms
-from app.privacy.events import (
+from grovekeeper_forests import catalogue
+from grovekeeper_forests.bins import noisy_counts
+from grovekeeper_forests.bins.quantile_bins import NO_CUT, ReusedProfile
+from grovekeeper_forests.contract.plan import Forest, Plan, PlanInvalid
+from grovekeeper_forests.data.sanitiser import SanitisedColumns, SanitisedRows
+from grovekeeper_forests.data.schema import Schema
+from grovekeeper_forests.noise import randomness
+from grovekeeper_forests.noise.randomness import PaidRandomness, SystemRandomness, UnpaidDraw, forfeit
+from grovekeeper_forests.privacy.calibration import Terms
+from grovekeeper_forests.privacy.events import (
     Adjacency,
     DiscreteLaplace,
     ExponentialMechanism,
@@ -31,16 +31,16 @@ from app.privacy.events import (
     Sequential,
     UnknownPrivacyEvent,
 )
-from app.releases import contract
-from app.releases.choice import draw as choice_draw
-from app.releases.choice.price import plan_best
-from app.releases.evaluation import draw as evaluation_draw
-from app.releases.evaluation.price import plan_tables
-from app.releases.forest import draw as growth
-from app.releases.forest import price as forest_price
-from app.releases.forest.read import probabilities
-from app.releases.profile import draw as profile_draw
-from app.releases.profile import price as profile_price
+from grovekeeper_forests.releases import contract
+from grovekeeper_forests.releases.choice import draw as choice_draw
+from grovekeeper_forests.releases.choice.price import plan_best
+from grovekeeper_forests.releases.evaluation import draw as evaluation_draw
+from grovekeeper_forests.releases.evaluation.price import plan_tables
+from grovekeeper_forests.releases.forest import draw as growth
+from grovekeeper_forests.releases.forest import price as forest_price
+from grovekeeper_forests.releases.forest.read import probabilities
+from grovekeeper_forests.releases.profile import draw as profile_draw
+from grovekeeper_forests.releases.profile import price as profile_price
 from tests.privacy import plain_walks
 from tests.privacy.fixed_releases import FixedReleases
 from tests.privacy.noiseless import Noiseless

@@ -12,13 +12,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from app.forests.algorithms.literature import medians
-from app.forests.contract.plan import Plan, PlanInvalid
-from app.forests.trees import tree_growth
-from app.forests.trees.tree_histograms import LocalHistograms
-from app.forests.trees.tree_price import TreePrice
-from app.privacy.events import Part, UnknownPrivacyEvent
-from app.releases.forest import price as forest_price
+from grovekeeper_forests.algorithms.literature import medians
+from grovekeeper_forests.contract.plan import Plan, PlanInvalid
+from grovekeeper_forests.privacy.events import Part, UnknownPrivacyEvent
+from grovekeeper_forests.releases.forest import price as forest_price
+from grovekeeper_forests.trees import tree_growth
+from grovekeeper_forests.trees.tree_histograms import LocalHistograms
+from grovekeeper_forests.trees.tree_price import TreePrice
 from tests.privacy.enumeration import TOLERANCE, draw_unpaid, loss, permute_and_flip_law
 from tests.privacy.universe import (
     RECORDS,

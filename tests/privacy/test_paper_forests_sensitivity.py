@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.forests.algorithms.literature import medians
-from app.forests.algorithms.literature.price import MEDIAN_RANGE_SENSITIVITY
-from app.forests.trees import tree_growth, tree_price
-from app.forests.trees.tree_histograms import shards, structure_rows
+from grovekeeper_forests.algorithms.literature import medians
+from grovekeeper_forests.algorithms.literature.price import MEDIAN_RANGE_SENSITIVITY
+from grovekeeper_forests.trees import tree_growth, tree_price
+from grovekeeper_forests.trees.tree_histograms import shards, structure_rows
 from tests.privacy.test_sensitivity import ENCODING, row, splits, tree_of
 
 ROWS = st.lists(row, max_size=12)

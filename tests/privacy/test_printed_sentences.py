@@ -15,12 +15,12 @@ from typing import Any
 
 import pytest
 
-from app.privacy import accountants, guarantees, receipts
-from app.privacy.accountants import Amount, SplitDelta
-from app.privacy.calibration import Terms
-from app.privacy.events import Adjacency
-from app.releases.forest.price import PlanRequest, plan
-from app.releases.names import IN_WORDS
+from grovekeeper_forests.privacy import accountants, guarantees, receipts
+from grovekeeper_forests.privacy.accountants import Amount, SplitDelta
+from grovekeeper_forests.privacy.calibration import Terms
+from grovekeeper_forests.privacy.events import Adjacency
+from grovekeeper_forests.releases.forest.price import PlanRequest, plan
+from grovekeeper_forests.releases.names import IN_WORDS
 from tests.privacy.enumeration import TOLERANCE, aligned, divergence, loss, renyi
 from tests.privacy.publications import Account, Law, World, best_of, every_account, follow_up, models_only
 from tests.privacy.universe import TWO_SPLITS

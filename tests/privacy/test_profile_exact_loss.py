@@ -8,19 +8,19 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from app.forests.bins import quantile_bins, releases
-from app.forests.bins.quantile_bins import ReusedProfile
-from app.forests.data.sanitiser import SanitisedColumns, SanitisedRows
-from app.privacy.accountants import pure
-from app.privacy.calibration import Terms
-from app.privacy.events import Adjacency, DiscreteLaplace, Part, Sequential
-from app.releases.contract import public_facts
-from app.releases.forest import price as forest_price
-from app.releases.forest.draw import grow
-from app.releases.forest.price import PlanRequest
-from app.releases.profile import draw as profile_draw
-from app.releases.profile import price as profile_price
-from app.releases.profile.price import ProfilePlan
+from grovekeeper_forests.bins import quantile_bins, releases
+from grovekeeper_forests.bins.quantile_bins import ReusedProfile
+from grovekeeper_forests.data.sanitiser import SanitisedColumns, SanitisedRows
+from grovekeeper_forests.privacy.accountants import pure
+from grovekeeper_forests.privacy.calibration import Terms
+from grovekeeper_forests.privacy.events import Adjacency, DiscreteLaplace, Part, Sequential
+from grovekeeper_forests.releases.contract import public_facts
+from grovekeeper_forests.releases.forest import price as forest_price
+from grovekeeper_forests.releases.forest.draw import grow
+from grovekeeper_forests.releases.forest.price import PlanRequest
+from grovekeeper_forests.releases.profile import draw as profile_draw
+from grovekeeper_forests.releases.profile import price as profile_price
+from grovekeeper_forests.releases.profile.price import ProfilePlan
 from tests.privacy.enumeration import TOLERANCE, EnumeratingRandomness, loss, output_law
 from tests.support.schemas import schema_of
 

@@ -6,12 +6,12 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from app.forests import catalogue
-from app.forests.data.sanitiser import SanitisedColumns, SanitisedRows
-from app.forests.noise.randomness import SystemRandomness
-from app.releases.forest import read as released_forest
-from app.releases.forest.draw import grow
-from app.releases.forest.price import plan
+from grovekeeper_forests import catalogue
+from grovekeeper_forests.data.sanitiser import SanitisedColumns, SanitisedRows
+from grovekeeper_forests.noise.randomness import SystemRandomness
+from grovekeeper_forests.releases.forest import read as released_forest
+from grovekeeper_forests.releases.forest.draw import grow
+from grovekeeper_forests.releases.forest.price import plan
 from tests.privacy.stranger import digest, questions
 from tests.support.line_process import line_process
 from tests.support.plans import request_for

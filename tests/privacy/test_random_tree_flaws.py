@@ -10,16 +10,16 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from app.forests import catalogue
-from app.forests.algorithms.literature.price import JagannathanTrees
-from app.forests.contract.plan import Forest, Plan
-from app.forests.data.sanitiser import SanitisedRows
-from app.forests.data.schema import Schema
-from app.forests.trees import leaf_read_out, tree_growth
-from app.forests.trees.tree_growth import Tree
-from app.privacy.events import EventCostsMore
-from app.releases.contract import public_facts
-from app.releases.forest.draw import grow
+from grovekeeper_forests import catalogue
+from grovekeeper_forests.algorithms.literature.price import JagannathanTrees
+from grovekeeper_forests.contract.plan import Forest, Plan
+from grovekeeper_forests.data.sanitiser import SanitisedRows
+from grovekeeper_forests.data.schema import Schema
+from grovekeeper_forests.privacy.events import EventCostsMore
+from grovekeeper_forests.releases.contract import public_facts
+from grovekeeper_forests.releases.forest.draw import grow
+from grovekeeper_forests.trees import leaf_read_out, tree_growth
+from grovekeeper_forests.trees.tree_growth import Tree
 from tests.privacy.enumeration import TOLERANCE, EnumeratingRandomness
 from tests.privacy.universe import (
     RECORDS,

@@ -13,23 +13,23 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from app.forests import catalogue, remote
-from app.forests.bins import releases
-from app.forests.bins.noisy_counts import LARGEST_START, noise
-from app.forests.contract.plan import Plan
-from app.forests.data import coded_rows
-from app.forests.data.coded_rows import CodedColumns, CodedRows, TrainingRows
-from app.forests.data.sanitiser import SanitisedColumns, SanitisedRows
-from app.forests.remote import CodedDistributedRows, ShardStates
-from app.privacy import accountants
-from app.privacy.events import (
+from grovekeeper_forests import catalogue, remote
+from grovekeeper_forests.bins import releases
+from grovekeeper_forests.bins.noisy_counts import LARGEST_START, noise
+from grovekeeper_forests.contract.plan import Plan
+from grovekeeper_forests.data import coded_rows
+from grovekeeper_forests.data.coded_rows import CodedColumns, CodedRows, TrainingRows
+from grovekeeper_forests.data.sanitiser import SanitisedColumns, SanitisedRows
+from grovekeeper_forests.privacy import accountants
+from grovekeeper_forests.privacy.events import (
     Adjacency,
     DiscreteLaplace,
     RoundedGaussian,
     UnknownPrivacyEvent,
 )
-from app.releases.forest import price as forest_price
-from app.releases.forest.draw import code_request, grow
+from grovekeeper_forests.releases.forest import price as forest_price
+from grovekeeper_forests.releases.forest.draw import code_request, grow
+from grovekeeper_forests.remote import CodedDistributedRows, ShardStates
 from tests.privacy.noiseless import coded
 from tests.privacy.recorder import Draw, Leaf, Recorder, check, leaves, scale_of
 from tests.support.plans import request_for

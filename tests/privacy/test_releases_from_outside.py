@@ -15,23 +15,23 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from app.forests.bins import noisy_counts, releases
-from app.forests.contract.algorithm import PublicFacts
-from app.forests.data.schema import Schema
-from app.forests.noise.randomness import SystemRandomness
-from app.privacy.calibration import Terms
-from app.privacy.events import Adjacency
-from app.releases.choice import price as choice_price
-from app.releases.contract import public_facts
-from app.releases.evaluation import answers
-from app.releases.evaluation import draw as evaluation_draw
-from app.releases.evaluation import price as evaluation_price
-from app.releases.evaluation.read import Evaluation
-from app.releases.forest.draw import grow
-from app.releases.forest.price import PlanRequest, plan
-from app.releases.profile import draw as profile_draw
-from app.releases.profile import price as profile_price
-from app.releases.profile.read import Profile
+from grovekeeper_forests.bins import noisy_counts, releases
+from grovekeeper_forests.contract.algorithm import PublicFacts
+from grovekeeper_forests.data.schema import Schema
+from grovekeeper_forests.noise.randomness import SystemRandomness
+from grovekeeper_forests.privacy.calibration import Terms
+from grovekeeper_forests.privacy.events import Adjacency
+from grovekeeper_forests.releases.choice import price as choice_price
+from grovekeeper_forests.releases.contract import public_facts
+from grovekeeper_forests.releases.evaluation import answers
+from grovekeeper_forests.releases.evaluation import draw as evaluation_draw
+from grovekeeper_forests.releases.evaluation import price as evaluation_price
+from grovekeeper_forests.releases.evaluation.read import Evaluation
+from grovekeeper_forests.releases.forest.draw import grow
+from grovekeeper_forests.releases.forest.price import PlanRequest, plan
+from grovekeeper_forests.releases.profile import draw as profile_draw
+from grovekeeper_forests.releases.profile import price as profile_price
+from grovekeeper_forests.releases.profile.read import Profile
 from tests.privacy.laws import ALPHA, assert_law, discrete_laplace_law
 from tests.privacy.test_hostile_data import RECORD, SCHEMA, rows_from
 from tests.privacy.universe import EMPTY, RECORDS, TWO_SPLITS, rows_of

@@ -8,10 +8,10 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from app.forests.bins import quantile_bins, releases
-from app.forests.data.schema import Schema
-from app.privacy.accountants import pure
-from app.privacy.events import Adjacency, Event, ExponentialMechanism, PermuteAndFlip
+from grovekeeper_forests.bins import quantile_bins, releases
+from grovekeeper_forests.data.schema import Schema
+from grovekeeper_forests.privacy.accountants import pure
+from grovekeeper_forests.privacy.events import Adjacency, Event, ExponentialMechanism, PermuteAndFlip
 from tests.privacy.enumeration import TOLERANCE, EnumeratingRandomness, loss, output_law
 from tests.support.schemas import schema_of
 

@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from app.forests.algorithms.rpf.price import PathScales, events_of
-from app.forests.contract.plan import Forest
-from app.forests.kernels.boosting import UNIT
-from app.privacy.events import Part, Sequential
+from grovekeeper_forests.algorithms.rpf.price import PathScales, events_of
+from grovekeeper_forests.contract.plan import Forest
+from grovekeeper_forests.kernels.boosting import UNIT
+from grovekeeper_forests.privacy.events import Part, Sequential
 from tests.privacy.test_black_box_audit import ONE_ROW, lower_bound_on_loss, someone_of_class_one
 from tests.privacy.universe import EMPTY, TWO_SPLITS, planned
 

@@ -8,10 +8,10 @@ from fractions import Fraction
 
 import pytest
 
-from app.privacy import accountants
-from app.privacy.calibration import Terms
-from app.privacy.events import Adjacency
-from app.releases.forest.price import PlanRequest, plan
+from grovekeeper_forests.privacy import accountants
+from grovekeeper_forests.privacy.calibration import Terms
+from grovekeeper_forests.privacy.events import Adjacency
+from grovekeeper_forests.releases.forest.price import PlanRequest, plan
 from tests.privacy.enumeration import TOLERANCE
 from tests.privacy.test_delta_accounts import DELTA, share_of_curve
 from tests.privacy.test_rpf_exact_loss import SIXTEEN_ROWS, Case

@@ -13,19 +13,19 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from app.forests.algorithms.rpf import grow as grow_module
-from app.forests.algorithms.rpf import price, reweighted_rows
-from app.forests.algorithms.rpf.price import PathScales, Stage, events_of
-from app.forests.bins import quantile_bins, releases
-from app.forests.contract.plan import Plan
-from app.forests.data.sanitiser import SanitisedColumns, SanitisedRows
-from app.forests.data.schema import Schema
-from app.forests.kernels import boosting, fourth_roots
-from app.privacy.accountants import pure
-from app.privacy.calibration import Terms
-from app.privacy.events import Adjacency, EventCostsMore
-from app.releases.forest.draw import grow
-from app.releases.forest.price import PlanRequest, plan
+from grovekeeper_forests.algorithms.rpf import grow as grow_module
+from grovekeeper_forests.algorithms.rpf import price, reweighted_rows
+from grovekeeper_forests.algorithms.rpf.price import PathScales, Stage, events_of
+from grovekeeper_forests.bins import quantile_bins, releases
+from grovekeeper_forests.contract.plan import Plan
+from grovekeeper_forests.data.sanitiser import SanitisedColumns, SanitisedRows
+from grovekeeper_forests.data.schema import Schema
+from grovekeeper_forests.kernels import boosting, fourth_roots
+from grovekeeper_forests.privacy.accountants import pure
+from grovekeeper_forests.privacy.calibration import Terms
+from grovekeeper_forests.privacy.events import Adjacency, EventCostsMore
+from grovekeeper_forests.releases.forest.draw import grow
+from grovekeeper_forests.releases.forest.price import PlanRequest, plan
 from tests.privacy.enumeration import TOLERANCE, EnumeratingRandomness, draw_unpaid, loss, output_law
 from tests.support.schemas import schema_of
 

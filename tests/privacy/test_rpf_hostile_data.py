@@ -8,16 +8,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.forests.algorithms.rpf.price import events_of
-from app.forests.algorithms.rpf.read import UNREACHED
-from app.forests.contract.plan import Plan
-from app.forests.data.sanitiser import SanitisedColumns, SanitisedRows
-from app.forests.data.schema import Schema
-from app.forests.noise.randomness import SystemRandomness
-from app.privacy.calibration import Terms
-from app.releases.forest import read as released_forest
-from app.releases.forest.draw import grow
-from app.releases.forest.price import PlanRequest, plan
+from grovekeeper_forests.algorithms.rpf.price import events_of
+from grovekeeper_forests.algorithms.rpf.read import UNREACHED
+from grovekeeper_forests.contract.plan import Plan
+from grovekeeper_forests.data.sanitiser import SanitisedColumns, SanitisedRows
+from grovekeeper_forests.data.schema import Schema
+from grovekeeper_forests.noise.randomness import SystemRandomness
+from grovekeeper_forests.privacy.calibration import Terms
+from grovekeeper_forests.releases.forest import read as released_forest
+from grovekeeper_forests.releases.forest.draw import grow
+from grovekeeper_forests.releases.forest.price import PlanRequest, plan
 from tests.privacy.laws import assert_law, discrete_laplace_law
 from tests.privacy.test_hostile_data import RECORD, SCHEMA, grown, rows_from, shape
 from tests.support.schemas import schema_of

@@ -13,18 +13,18 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from app.forests.algorithms.rpf import price
-from app.forests.algorithms.rpf.price import PathScales, events_of, stages
-from app.forests.algorithms.rpf.read import UNREACHED
-from app.forests.contract.plan import Plan
-from app.forests.data.encoding import NO_SPLIT
-from app.forests.kernels import fourth_roots
-from app.forests.kernels.boosting import UNIT
-from app.forests.trees import tree_parameters
-from app.privacy.calibration import Terms
-from app.privacy.events import Event, Parallel, Part, PermuteAndFlip, Sequential
-from app.releases.forest.draw import grow
-from app.releases.forest.price import PlanRequest, plan
+from grovekeeper_forests.algorithms.rpf import price
+from grovekeeper_forests.algorithms.rpf.price import PathScales, events_of, stages
+from grovekeeper_forests.algorithms.rpf.read import UNREACHED
+from grovekeeper_forests.contract.plan import Plan
+from grovekeeper_forests.data.encoding import NO_SPLIT
+from grovekeeper_forests.kernels import fourth_roots
+from grovekeeper_forests.kernels.boosting import UNIT
+from grovekeeper_forests.privacy.calibration import Terms
+from grovekeeper_forests.privacy.events import Event, Parallel, Part, PermuteAndFlip, Sequential
+from grovekeeper_forests.releases.forest.draw import grow
+from grovekeeper_forests.releases.forest.price import PlanRequest, plan
+from grovekeeper_forests.trees import tree_parameters
 from tests.privacy.plain_walks import N_ROWS, SCHEMA, UNIVERSE, Split, goes_left, leaf_of, rows, split_at, splits_of
 from tests.privacy.recorder import leaves
 

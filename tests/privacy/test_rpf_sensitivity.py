@@ -5,11 +5,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.forests.algorithms.rpf import grow
-from app.forests.algorithms.rpf.grow import split_utilities
-from app.forests.algorithms.rpf.reweighted_rows import LocalReweightedRows
-from app.forests.data.encoding import Encoding, pairs_of_schema
-from app.forests.kernels.boosting import UNIT
+from grovekeeper_forests.algorithms.rpf import grow
+from grovekeeper_forests.algorithms.rpf.grow import split_utilities
+from grovekeeper_forests.algorithms.rpf.reweighted_rows import LocalReweightedRows
+from grovekeeper_forests.data.encoding import Encoding, pairs_of_schema
+from grovekeeper_forests.kernels.boosting import UNIT
 from tests.support.schemas import schema_of
 
 SCHEMA = schema_of(

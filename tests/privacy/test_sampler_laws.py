@@ -11,8 +11,8 @@ import numba
 import numpy as np
 import pytest
 
-from app.forests.noise import draws, randomness
-from app.forests.noise.randomness import ExactSampler, Keystream, SystemRandomness, Tape
+from grovekeeper_forests.noise import draws, randomness
+from grovekeeper_forests.noise.randomness import ExactSampler, Keystream, SystemRandomness, Tape
 from tests.privacy.laws import (
     SIGNIFICANCE,
     GivenWords,

@@ -8,12 +8,12 @@ import numpy as np
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from app.core import limits
-from app.forests.data.coded_rows import CodedPart
-from app.forests.data.encoding import Encoding
-from app.forests.trees.tree_growth import class_shares, count_gini, normalised, split_utilities
-from app.forests.trees.tree_histograms import Assignment, LocalHistograms, TreeHistograms
-from app.forests.trees.tree_price import (
+from grovekeeper_forests import limits as forest_limits
+from grovekeeper_forests.data.coded_rows import CodedPart
+from grovekeeper_forests.data.encoding import Encoding
+from grovekeeper_forests.trees.tree_growth import class_shares, count_gini, normalised, split_utilities
+from grovekeeper_forests.trees.tree_histograms import Assignment, LocalHistograms, TreeHistograms
+from grovekeeper_forests.trees.tree_price import (
     BITS,
     GINI_RANGE_SENSITIVITY,
     NORMALISED_RANGE_SENSITIVITY,
@@ -46,12 +46,12 @@ def gini(values: list[int]) -> int:
 @given(values=counts)
 @settings(max_examples=300, deadline=None)
 def test_count_gini_is_exact_for_every_admitted_number_of_rows(values: list[int]) -> None:
-    assert sum(values) <= limits.MAX_ROWS_PER_DATASET
+    assert sum(values) <= forest_limits.MAX_ROWS_PER_DATASET
     assert gini(values) == exact_gini(values)
 
 
 def test_count_gini_is_exact_at_the_largest_dataset() -> None:
-    most = limits.MAX_ROWS_PER_DATASET
+    most = forest_limits.MAX_ROWS_PER_DATASET
     for values in ([most, 0], [most - 1, 1], [most // 2, most - most // 2], [1, most - 1], [0, 0], [1, 0]):
         assert gini(values) == exact_gini(values)
 

@@ -9,18 +9,18 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from app.forests.algorithms.literature import medians
-from app.forests.contract.plan import Plan, PlanInvalid
-from app.forests.data.sanitiser import SanitisedRows
-from app.forests.data.schema import Schema
-from app.forests.trees import tree_price
-from app.privacy import accountants
-from app.privacy.accountants import pure
-from app.privacy.calibration import Terms
-from app.privacy.events import Adjacency
-from app.releases.forest import price as forest_price
-from app.releases.forest.draw import grow
-from app.releases.forest.price import plan
+from grovekeeper_forests.algorithms.literature import medians
+from grovekeeper_forests.contract.plan import Plan, PlanInvalid
+from grovekeeper_forests.data.sanitiser import SanitisedRows
+from grovekeeper_forests.data.schema import Schema
+from grovekeeper_forests.privacy import accountants
+from grovekeeper_forests.privacy.accountants import pure
+from grovekeeper_forests.privacy.calibration import Terms
+from grovekeeper_forests.privacy.events import Adjacency
+from grovekeeper_forests.releases.forest import price as forest_price
+from grovekeeper_forests.releases.forest.draw import grow
+from grovekeeper_forests.releases.forest.price import plan
+from grovekeeper_forests.trees import tree_price
 from tests.privacy.enumeration import TOLERANCE, EnumeratingRandomness, loss, output_law
 from tests.privacy.test_delta_accounts import share_of_curve
 from tests.privacy.universe import (

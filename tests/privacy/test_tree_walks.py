@@ -15,13 +15,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from app.forests.contract.plan import Plan
-from app.forests.data.encoding import NO_SPLIT
-from app.forests.data.sanitiser import SanitisedColumns, SanitisedRows
-from app.forests.trees import tree_histograms, tree_parameters
-from app.privacy.events import ExponentialMechanism, PermuteAndFlip
-from app.releases.forest import price as forest_price
-from app.releases.forest.draw import grow
+from grovekeeper_forests.contract.plan import Plan
+from grovekeeper_forests.data.encoding import NO_SPLIT
+from grovekeeper_forests.data.sanitiser import SanitisedColumns, SanitisedRows
+from grovekeeper_forests.privacy.events import ExponentialMechanism, PermuteAndFlip
+from grovekeeper_forests.releases.forest import price as forest_price
+from grovekeeper_forests.releases.forest.draw import grow
+from grovekeeper_forests.trees import tree_histograms, tree_parameters
 from tests.privacy.plain_walks import SCHEMA, UNIVERSE, Split, goes_left, leaf_of, rows, split_at, splits_of
 from tests.privacy.recorder import leaves
 from tests.support.plans import request_for

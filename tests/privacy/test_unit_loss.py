@@ -6,11 +6,11 @@ from fractions import Fraction
 
 import pytest
 
-from app.forests.data.sanitiser import SanitisedColumns, SanitisedRows
-from app.privacy.accountants import pure
-from app.privacy.calibration import Terms
-from app.privacy.events import Adjacency
-from app.releases.forest.price import PlanRequest, plan
+from grovekeeper_forests.data.sanitiser import SanitisedColumns, SanitisedRows
+from grovekeeper_forests.privacy.accountants import pure
+from grovekeeper_forests.privacy.calibration import Terms
+from grovekeeper_forests.privacy.events import Adjacency
+from grovekeeper_forests.releases.forest.price import PlanRequest, plan
 from tests.privacy.enumeration import TOLERANCE, loss, output_law
 from tests.privacy.universe import RECORDS, TWO_SPLITS, Record, production, rows_of
 

@@ -7,12 +7,12 @@ from typing import TypeAlias
 
 import numpy as np
 
-from app.forests.contract.plan import Forest, Plan
-from app.forests.data.sanitiser import SanitisedColumns, SanitisedRows
-from app.forests.data.schema import Schema
-from app.privacy.calibration import Terms
-from app.releases.forest.draw import grow
-from app.releases.forest.price import PlanRequest, plan
+from grovekeeper_forests.contract.plan import Forest, Plan
+from grovekeeper_forests.data.sanitiser import SanitisedColumns, SanitisedRows
+from grovekeeper_forests.data.schema import Schema
+from grovekeeper_forests.privacy.calibration import Terms
+from grovekeeper_forests.releases.forest.draw import grow
+from grovekeeper_forests.releases.forest.price import PlanRequest, plan
 from tests.privacy.enumeration import EnumeratingRandomness, loss, output_law
 from tests.support.schemas import schema_of
 

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from scipy import optimize
 from scipy.special import ndtr
 
-from app.privacy.accountants import gdp, largest_that_fits, zcdp
-from app.privacy.accountants.accountant import Accountant, enclosure
+from grovekeeper_forests.privacy.accountants import gdp, largest_that_fits, zcdp
+from grovekeeper_forests.privacy.accountants.accountant import Accountant, enclosure
 
 STEP = Fraction(1, 10**12)
 NANO = Fraction(1, 10**9)

@@ -16,9 +16,9 @@ from app.core.errors import BudgetExceeded
 from app.ledger import accounts, chain, kept_states, tables
 from app.ledger import reservations as ledger
 from app.ledger.reservations import NewReservation
-from app.privacy.partitions import EpochPartition, HashPartition, Partitions
-from app.privacy.scope import Cell, Scope
 from app.services.installation import Installation
+from grovekeeper_forests.privacy.partitions import EpochPartition, HashPartition, Partitions
+from grovekeeper_forests.privacy.scope import Cell, Scope
 from grovekeeper_verifier import dataset_replay
 from tests.support.crash_scene import EVENT
 from tests.support.evidence import export

@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 from sqlalchemy.orm import Session
 
-from app.core import limits
 from app.core.errors import BudgetExceeded
 from app.ledger import accounts, chain, kept_states, tables
 from app.ledger import reservations as ledger
 from app.ledger.reservations import NewReservation
-from app.privacy.partitions import ColumnPartition, EpochPartition, HashPartition, Partitions
-from app.privacy.scope import Scope
 from app.services.installation import Installation
+from grovekeeper_forests import limits as forest_limits
+from grovekeeper_forests.privacy.partitions import ColumnPartition, EpochPartition, HashPartition, Partitions
+from grovekeeper_forests.privacy.scope import Scope
 from grovekeeper_verifier import dataset_replay, joint_bounds, joint_cells, result_text
 from tests.support import population_accounts as members
 from tests.support import reserving
@@ -41,7 +41,7 @@ N_STEPS = 120
 
 @pytest.fixture
 def low_limits(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limits, "MAX_COMPOSITION_WORK", 120)
+    monkeypatch.setattr(forest_limits, "MAX_COMPOSITION_WORK", 120)
     monkeypatch.setattr(joint_bounds, "MAX_ELIMINATION_WORK", 120)
     monkeypatch.setattr(joint_cells, "MAX_WORK", 0)
     monkeypatch.setattr(chain, "STATE_EVERY", 16)

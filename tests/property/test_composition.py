@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.core import limits
-from app.privacy import numbering
-from app.privacy.joint_loads import plan
-from app.privacy.partitions import (
+from grovekeeper_forests import limits as forest_limits
+from grovekeeper_forests.privacy import numbering
+from grovekeeper_forests.privacy.joint_loads import plan
+from grovekeeper_forests.privacy.partitions import (
     MISSING_CELL,
     OTHER_CELL,
     CellProblem,
@@ -21,7 +21,7 @@ from app.privacy.partitions import (
     Partitions,
     UnknownPartition,
 )
-from app.privacy.scope import Cell, Scope
+from grovekeeper_forests.privacy.scope import Cell, Scope
 from tests.support.loads import BoxAmount, loads_of
 
 EPOCHS = ("ep_1", "ep_2", "ep_3")
@@ -107,10 +107,10 @@ def test_results_do_not_depend_on_the_size_of_chunks(
         patch.setattr(numbering, "_CHUNK", part)
         in_parts = loads_of(partitions, boxes, inside=Scope(inside))
         assert in_parts.largest() == whole.largest()
-        patch.setattr(limits, "MAX_COMPOSITION_WORK", 0)
+        patch.setattr(forest_limits, "MAX_COMPOSITION_WORK", 0)
         bounded = loads_of(partitions, boxes, inside=Scope(inside)).largest()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(limits, "MAX_COMPOSITION_WORK", 0)
+        patch.setattr(forest_limits, "MAX_COMPOSITION_WORK", 0)
         assert loads_of(partitions, boxes, inside=Scope(inside)).largest() == bounded
 
 
@@ -144,7 +144,7 @@ def test_beyond_the_work_limit_the_result_is_an_upper_bound(
 ) -> None:
     partitions, boxes, inside = ledger
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(limits, "MAX_COMPOSITION_WORK", work)
+        patch.setattr(forest_limits, "MAX_COMPOSITION_WORK", work)
         loads = loads_of(partitions, boxes, inside=Scope(inside))
         bounded, by_cell = loads.largest(), [loads.by_cell(partition.name) for partition in partitions.declared]
     cells = _joint_cells(partitions, inside)
@@ -158,14 +158,14 @@ def test_beyond_the_work_limit_the_result_is_an_upper_bound(
 
 
 @settings(max_examples=40, deadline=None)
-@given(ledgers(), st.sampled_from([0, 20, 60, limits.MAX_COMPOSITION_WORK]), st.data())
+@given(ledgers(), st.sampled_from([0, 20, 60, forest_limits.MAX_COMPOSITION_WORK]), st.data())
 def test_another_amount_never_lowers_the_largest_load(
     ledger: tuple[Partitions, list[BoxAmount], Scope], work: int, data: st.DataObject
 ) -> None:
     partitions, boxes, inside = ledger
     one_more = BoxAmount(Scope(data.draw(boxes_of(partitions))), data.draw(st.integers(0, 5)))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(limits, "MAX_COMPOSITION_WORK", work)
+        patch.setattr(forest_limits, "MAX_COMPOSITION_WORK", work)
         before = loads_of(partitions, boxes, inside=Scope(inside)).largest()
         after = loads_of(partitions, [*boxes, one_more], inside=Scope(inside)).largest()
         narrower = loads_of(partitions, boxes, inside=one_more.scope).largest()
@@ -209,7 +209,7 @@ def test_the_bound_widens_a_box_to_its_narrowest_partition(monkeypatch: pytest.M
     partitions = Partitions((HashPartition("shard", 4), HashPartition("coin", 2)))
     boxes = [BoxAmount(Scope({"shard": (0,), "coin": (0,)}), 5), BoxAmount(Scope({"shard": (1,), "coin": (1,)}), 4)]
     assert loads_of(partitions, boxes).largest().load == 5
-    monkeypatch.setattr(limits, "MAX_COMPOSITION_WORK", 1)
+    monkeypatch.setattr(forest_limits, "MAX_COMPOSITION_WORK", 1)
     bounded = loads_of(partitions, boxes).largest()
     assert (bounded.load, bounded.is_exact) == (5, False), "the boxes stay disjoint on shard"
     crossing = [*boxes, BoxAmount(Scope({"shard": (1, 2, 3), "coin": (0,)}), 3)]
@@ -225,7 +225,7 @@ def test_a_bound_on_some_partitions_makes_the_cells_of_all_partitions_bounds(mon
     ]
     boxes = [*coupled, BoxAmount(Scope({"north": (0,), "south": (0,)}), 5)]
     exact = {name: loads_of(partitions, boxes).by_cell(name) for name in ("east", "north")}
-    monkeypatch.setattr(limits, "MAX_COMPOSITION_WORK", 12)
+    monkeypatch.setattr(forest_limits, "MAX_COMPOSITION_WORK", 12)
     for name, exact_cells in exact.items():
         bounded_cells = loads_of(partitions, boxes).by_cell(name)
         assert all(cell.is_exact for cell in exact_cells)
@@ -242,7 +242,7 @@ def test_new_uploads_never_lower_a_bound(monkeypatch: pytest.MonkeyPatch) -> Non
         BoxAmount(Scope({"shard": (0,), "batch": ("ep_1",)}), 5),
         BoxAmount(Scope({"shard": (0,), "batch": ("ep_2",)}), 3),
     ]
-    monkeypatch.setattr(limits, "MAX_COMPOSITION_WORK", 0)
+    monkeypatch.setattr(forest_limits, "MAX_COMPOSITION_WORK", 0)
     seen = 0
     for number in range(2, 10):
         boxes.append(BoxAmount(Scope({"batch": (f"ep_{number}",)}), 0))
@@ -362,7 +362,7 @@ def test_an_undeclared_partition_is_refused_and_not_quoted(partitions: Partition
     ("declared", "why"),
     [
         ([HashPartition("a", 2), HashPartition("a", 3)], "same name"),
-        ([HashPartition(str(at), 2) for at in range(limits.MAX_PARTITIONS + 1)], "at most"),
+        ([HashPartition(str(at), 2) for at in range(forest_limits.MAX_PARTITIONS + 1)], "at most"),
         ([EpochPartition("a", "monthly"), EpochPartition("b", "monthly")], "one epoch partition"),
     ],
 )

@@ -10,14 +10,14 @@ import rfc8785
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from app.core import limits
 from app.core.errors import BudgetExceeded
 from app.ledger import accounts, reservations, statements, tables
 from app.ledger import reservations as ledger
-from app.privacy import accountants
-from app.privacy.partitions import ColumnPartition, HashPartition, Partitions
-from app.privacy.scope import WHOLE, Scope
 from app.services.installation import Installation
+from grovekeeper_forests import limits as forest_limits
+from grovekeeper_forests.privacy import accountants
+from grovekeeper_forests.privacy.partitions import ColumnPartition, HashPartition, Partitions
+from grovekeeper_forests.privacy.scope import WHOLE, Scope
 from grovekeeper_verifier.dataset_replay import verify
 from tests.support.crash_scene import open_installation
 
@@ -132,8 +132,8 @@ def test_a_bound_on_delta_never_exceeds_the_delta_that_is_set_aside(
     assert _charged(installation, account_id, Charge(40, frozenset({"EU"}), frozenset({0})))
     assert _charged(installation, account_id, Charge(40, frozenset({"OTHER", "US"}), frozenset({1})))
     balances = []
-    for work in (limits.MAX_COMPOSITION_WORK, 1):
-        monkeypatch.setattr(limits, "MAX_COMPOSITION_WORK", work)
+    for work in (forest_limits.MAX_COMPOSITION_WORK, 1):
+        monkeypatch.setattr(forest_limits, "MAX_COMPOSITION_WORK", work)
         with installation.database.read() as session:
             balances.append(statements.delta_balance(session, account_id, WHOLE))
     installation.close()

@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 
 from app.core import limits
 from app.core.errors import InstallationError, RowsInvalid
-from app.forests.data.sanitiser import sanitise_prediction_rows
-from app.forests.data.schema import Feature, Label, Schema
+from grovekeeper_forests.data.sanitiser import sanitise_prediction_rows
+from grovekeeper_forests.data.schema import Feature, Label, Schema
 from tests.support.uploads import Ingestion, path_of
 
 NUMBER = re.compile(

@@ -16,8 +16,8 @@ from hypothesis import HealthCheck, Phase, event, given, settings
 from hypothesis import strategies as st
 
 from app.db import migrate
-from app.privacy import accountants
 from app.services.installation import Installation
+from grovekeeper_forests.privacy import accountants
 from tests.support.crash_scene import open_installation
 from tests.support.ledger_steps import (
     PARTITIONS,

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from app.ledger import admission
 from app.ledger.admission import AccountState, Admitted, AskedAmount, Budgets, MemberTotal, Population, Refused
-from app.privacy.numbering import Numbering
-from app.privacy.partitions import HashPartition, Partitions
-from app.privacy.scope import WHOLE, Scope
+from grovekeeper_forests.privacy.numbering import Numbering
+from grovekeeper_forests.privacy.partitions import HashPartition, Partitions
+from grovekeeper_forests.privacy.scope import WHOLE, Scope
 from tests.support.chance import examples
 
 ACCOUNTS = ("ds_1", "ds_2", "ds_3")

@@ -6,8 +6,8 @@ of the running test and of the number of streams before, and Hypothesis tries th
 ``TEST_SEED=random`` draws a seed, prints it and lets Hypothesis search new examples. Examples have no deadline, because
 their duration depends on the machine's load.
 
-The product cannot be seeded: :class:`~app.forests.noise.randomness.Keystream` takes no seed, and this module replaces
-``urandom`` in its module. Servers, workers and forks that tests start draw as in production.
+The product cannot be seeded: :class:`~grovekeeper_forests.noise.randomness.Keystream` takes no seed, and this module
+replaces ``urandom`` in its module. Servers, workers and forks that tests start draw as in production.
 """
 
 import hashlib
@@ -17,7 +17,7 @@ import secrets
 import pytest
 from hypothesis import HealthCheck, settings
 
-from app.forests.noise import randomness
+from grovekeeper_forests.noise import randomness
 
 DEFAULT_SEED = "0"
 _VARIABLE = "TEST_SEED"

@@ -249,9 +249,9 @@ def _fork_wrapped_children(point: str, journal: Path, database_url: str) -> None
 def run_child(point: str, journal: Path, database_url: str, supervisor: int) -> None:
     """Runs the product's child with wrapped functions."""
     from app.datasets import private_rows
-    from app.releases.forest import draw as forest_draw
     from app.services.drawing import perform as service
     from app.worker import child
+    from grovekeeper_forests.releases.forest import draw as forest_draw
 
     def kill(_: object = None) -> None:
         if point.endswith("-both"):

@@ -28,7 +28,6 @@ from app.jobs import queue
 from app.jobs.tables import JobRow
 from app.ledger import accounts, statements, tables
 from app.ledger.tables import Entry
-from app.privacy.partitions import HashPartition, Partitions
 from app.registry.tables import ReleaseRow
 from app.services.datasets.declare import register_dataset
 from app.services.datasets.upload import SpooledBody, UploadTerms, upload_rows
@@ -40,6 +39,7 @@ from app.services.ledger.heads import confirm_storage_keys, open_signer
 from app.wire.datasets import DatasetIn
 from app.wire.ledger import CapIn, ExternalIn
 from app.wire.spending import TrainIn
+from grovekeeper_forests.privacy.partitions import HashPartition, Partitions
 from grovekeeper_verifier.dataset_replay import Summary, verify
 from tests.support.asking import submit_training
 

@@ -51,7 +51,9 @@ class Cluster:
 
     def _start(self, *words: str) -> "subprocess.Popen[bytes]":
         n_ready = self.log().count("is ready") if self._log.exists() else 0
-        folders = ":".join(map(str, (ROOT, ROOT / "clients/python", ROOT / "packages/verifier")))
+        folders = ":".join(
+            map(str, (ROOT, ROOT / "clients/python", ROOT / "packages/forests", ROOT / "packages/verifier"))
+        )
         environment = {**os.environ, "PYTHONPATH": folders, **self.settings}
         process = subprocess.Popen(
             [sys.executable, "-m", "app.cli", "dask", *words],

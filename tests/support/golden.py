@@ -27,12 +27,12 @@ from app.core import stamps
 from app.core.settings import Settings
 from app.db import migrate
 from app.db.database import Database
-from app.forests.catalogue import BY_SLUG
-from app.forests.contract.algorithm import TwoDatasetAlgorithm
 from app.services.drawing.perform import perform
 from app.services.execution import run_job
 from app.services.installation import Installation
 from app.services.keys import create_admin
+from grovekeeper_forests.catalogue import BY_SLUG
+from grovekeeper_forests.contract.algorithm import TwoDatasetAlgorithm
 from tests.support.in_process import InProcess, in_process
 from tests.support.server import CSV, SCHEMA, csv_rows
 
@@ -100,7 +100,7 @@ def _fixed() -> Iterator[_Fixed]:
         patch.object(stamps, "new", fixed.new_id),
         patch.object(secrets, "token_bytes", fixed.secret),
         patch("app.datasets.ingest.os.urandom", fixed.row_ids),
-        patch("app.forests.noise.randomness.urandom", fixed.key_of_draws),
+        patch("grovekeeper_forests.noise.randomness.urandom", fixed.key_of_draws),
         patch.object(random, "_urandom", fixed.label),
         patch.object(Ed25519PrivateKey, "generate", fixed.signing_key),
     ):

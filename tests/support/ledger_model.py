@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from itertools import product
 from typing import Any
 
-from app.privacy.scope import Scope
+from grovekeeper_forests.privacy.scope import Scope
 from tests.support.ledger_steps import UPLOADS
 
 Cell = int | str

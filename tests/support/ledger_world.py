@@ -18,10 +18,10 @@ from app.core.errors import BudgetExceeded, PopulationMismatch, ReservationSettl
 from app.ledger import accounts, kept_states, populations, reservations, statements, tables
 from app.ledger import reservations as ledger
 from app.ledger.tables import Entry
-from app.privacy import accountants
-from app.privacy.partitions import Partitions
-from app.privacy.scope import WHOLE, Scope
 from app.services.installation import Installation
+from grovekeeper_forests.privacy import accountants
+from grovekeeper_forests.privacy.partitions import Partitions
+from grovekeeper_forests.privacy.scope import WHOLE, Scope
 from grovekeeper_verifier import dataset_replay as verifier
 from grovekeeper_verifier import population_replay
 from grovekeeper_verifier.member_comparison import MemberLedger

@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from app.privacy.joint_loads import Loads
-from app.privacy.numbering import Numbering
-from app.privacy.partitions import Partitions
-from app.privacy.scope import Scope
+from grovekeeper_forests.privacy.joint_loads import Loads
+from grovekeeper_forests.privacy.numbering import Numbering
+from grovekeeper_forests.privacy.partitions import Partitions
+from grovekeeper_forests.privacy.scope import Scope
 
 
 class BoxAmount(NamedTuple):

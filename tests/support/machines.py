@@ -4,13 +4,13 @@ from collections.abc import Callable
 
 import numpy as np
 
-from app.forests import remote
-from app.forests.contract.plan import Plan
-from app.forests.data.coded_rows import CodedBlock, CodedColumns, CodedRows
-from app.forests.data.sanitiser import SanitisedRows
-from app.forests.data.schema import Schema
-from app.forests.remote import CodedDistributedRows, ShardStates, StateMissing
-from app.releases.forest.draw import code_request
+from grovekeeper_forests import remote
+from grovekeeper_forests.contract.plan import Plan
+from grovekeeper_forests.data.coded_rows import CodedBlock, CodedColumns, CodedRows
+from grovekeeper_forests.data.sanitiser import SanitisedRows
+from grovekeeper_forests.data.schema import Schema
+from grovekeeper_forests.releases.forest.draw import code_request
+from grovekeeper_forests.remote import CodedDistributedRows, ShardStates, StateMissing
 from tests.privacy.noiseless import coded
 
 

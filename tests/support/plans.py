@@ -3,11 +3,11 @@
 from dataclasses import replace
 from fractions import Fraction
 
-from app.forests import catalogue
-from app.forests.contract.algorithm import TwoDatasetAlgorithm
-from app.privacy.calibration import Terms
-from app.privacy.events import Adjacency
-from app.releases.forest.price import PlanRequest
+from grovekeeper_forests import catalogue
+from grovekeeper_forests.contract.algorithm import TwoDatasetAlgorithm
+from grovekeeper_forests.privacy.calibration import Terms
+from grovekeeper_forests.privacy.events import Adjacency
+from grovekeeper_forests.releases.forest.price import PlanRequest
 
 
 def request_for(

@@ -9,8 +9,8 @@ from app.core import stamps
 from app.ledger import accounts, populations, tables
 from app.ledger import reservations as ledger
 from app.ledger.populations import NewPopulation
-from app.privacy.partitions import Partitions
-from app.privacy.scope import Scope
+from grovekeeper_forests.privacy.partitions import Partitions
+from grovekeeper_forests.privacy.scope import Scope
 from tests.support import reserving
 from tests.support.crash_scene import EVENT, OWNER
 

@@ -4,11 +4,11 @@ from fractions import Fraction
 
 import numpy as np
 
-from app.forests.contract.plan import Plan
-from app.forests.data.sanitiser import SanitisedColumns, SanitisedRows
-from app.forests.data.schema import Schema
-from app.privacy.calibration import Terms
-from app.releases.forest.price import PlanRequest, plan
+from grovekeeper_forests.contract.plan import Plan
+from grovekeeper_forests.data.sanitiser import SanitisedColumns, SanitisedRows
+from grovekeeper_forests.data.schema import Schema
+from grovekeeper_forests.privacy.calibration import Terms
+from grovekeeper_forests.releases.forest.price import PlanRequest, plan
 from tests.support.schemas import schema_of
 
 SCHEMA = schema_of(

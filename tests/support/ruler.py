@@ -1,7 +1,7 @@
 """Measures what a reader of the code has to hold in mind: ``python -m tests.support.ruler``.
 
 The command prints one table: the functions, modules and code tokens that each way of the service enters, and the size
-and the density of ``app`` and of the tests. ``tests/architecture/test_ways.py`` holds the numbers.
+and the density of the service and of the tests. ``tests/architecture/test_ways.py`` holds the numbers.
 """
 
 import ast
@@ -37,6 +37,9 @@ from tests.support.server import CSV, csv_rows, declaration, new_idempotency_key
 ROOT = Path(__file__).parents[2]
 APP = ROOT / "app"
 PACKAGES = ROOT / "packages"
+SERVICE = (APP, PACKAGES / "forests" / "grovekeeper_forests")
+"""What the ways of the service enter."""
+
 TESTS = ROOT / "tests"
 _DENSE = 20
 """A line with more code tokens is dense."""
@@ -62,8 +65,8 @@ class Way:
 
     @property
     def modules(self) -> list[str]:
-        """Modules by their path below ``app``."""
-        return sorted({code.co_filename.removeprefix(f"{APP}/") for code in self.codes})
+        """Modules by their path."""
+        return sorted({code.co_filename.removeprefix(f"{ROOT}/") for code in self.codes})
 
     @property
     def functions(self) -> list[str]:
@@ -116,15 +119,15 @@ def _is_text(node: ast.expr) -> bool:
 
 
 class _Recorder:
-    """Records the functions of ``app`` that a block calls, on all threads that this process has started."""
+    """Records the functions of the service and of the forests that a block calls, on all threads of this process."""
 
     def __init__(self) -> None:
-        self._folder = f"{APP}/"
+        self._folders = tuple(f"{folder}/" for folder in SERVICE)
         self._entered: set[CodeType] | None = None
 
     def __call__(self, frame: FrameType, event: str, _: object) -> None:
         entered, code = self._entered, frame.f_code
-        if entered is not None and event == "call" and code.co_filename.startswith(self._folder):
+        if entered is not None and event == "call" and code.co_filename.startswith(self._folders):
             entered.add(code)
 
     def way(self, work: Callable[[], object]) -> Way:
@@ -295,9 +298,9 @@ def main() -> None:
         migrate.upgrade(settings.database_url)
         for name, way in ways(settings).items():
             print(f"{name}: {len(way.functions)} functions, {way.n_tokens} tokens, {len(way.modules)} modules")
-    for folder in (APP, TESTS):
-        measured = size(folder)
-        print(f"{folder.name}: {measured.tokens} tokens, {measured.tokens / measured.code_lines:.2f} a line of code")
+    for name, folders in (("the service and the forests", SERVICE), ("tests", (TESTS,))):
+        measured = size(*folders)
+        print(f"{name}: {measured.tokens} tokens, {measured.tokens / measured.code_lines:.2f} a line of code")
         print(f"  dense lines: {100 * measured.dense_lines / measured.code_lines:.1f} %")
         print(f"  comprehensions: {measured.per_thousand_lines(measured.comprehensions):.1f} per 1,000 lines")
         print(f"  ternaries: {measured.per_thousand_lines(measured.ternaries):.1f} per 1,000 lines")

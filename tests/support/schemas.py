@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from app.forests.data.schema import Feature, Label, Schema
+from grovekeeper_forests.data.schema import Feature, Label, Schema
 
 
 def schema_of(*features: Mapping[str, object], classes: Sequence[str], label: str = "kind") -> Schema:

@@ -6,12 +6,12 @@ from pathlib import Path
 from app.core.files import Store
 from app.datasets import private_rows
 from app.datasets.private_rows import Selection
-from app.forests.contract.plan import Plan
-from app.forests.data.coded_rows import CodedRows, CodeRequest
-from app.privacy.partitions import Partitions
-from app.privacy.scope import Scope
-from app.releases.forest.draw import code_request
 from app.services.jobs.task import PartRows
+from grovekeeper_forests.contract.plan import Plan
+from grovekeeper_forests.data.coded_rows import CodedRows, CodeRequest
+from grovekeeper_forests.privacy.partitions import Partitions
+from grovekeeper_forests.privacy.scope import Scope
+from grovekeeper_forests.releases.forest.draw import code_request
 from tests.support.uploads import DATA_KEY, HEADER, SCHEMA, Ingestion, path_of, store_table, stored_table
 
 SCOPE = Scope({"shard": (0, 1, 3)})

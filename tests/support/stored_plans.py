@@ -1,8 +1,8 @@
 """Reads a stored plan as the transaction that charges its job does."""
 
-from app.forests.contract.plan import Plan
-from app.forests.data.schema import Schema
-from app.releases.forest import price as forest_price
+from grovekeeper_forests.contract.plan import Plan
+from grovekeeper_forests.data.schema import Schema
+from grovekeeper_forests.releases.forest import price as forest_price
 
 
 def read_priced(stored: object, schema: Schema) -> Plan:

@@ -2,7 +2,7 @@
 
 from hypothesis import strategies as st
 
-from app.privacy.partitions import Partitions
+from grovekeeper_forests.privacy.partitions import Partitions
 
 _SIZES = (2, 3, 4)
 

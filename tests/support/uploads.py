@@ -14,10 +14,10 @@ from app.datasets.fingerprints import Fingerprints
 from app.datasets.ingest import IngestReport, RowRules, ingest_rows
 from app.datasets.private_rows import Selection
 from app.datasets.upload_bodies import BodyForm
-from app.forests.data.sanitiser import SanitisedRows
-from app.forests.data.schema import Feature, Label, Schema
-from app.privacy.partitions import HashPartition, Partitions
-from app.privacy.scope import Scope
+from grovekeeper_forests.data.sanitiser import SanitisedRows
+from grovekeeper_forests.data.schema import Feature, Label, Schema
+from grovekeeper_forests.privacy.partitions import HashPartition, Partitions
+from grovekeeper_forests.privacy.scope import Scope
 
 SCHEMA = Schema(
     (

@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from app.forests.data.encoding import Encoding
-from app.forests.data.sanitiser import SanitisedColumns
+from grovekeeper_forests.data.encoding import Encoding
+from grovekeeper_forests.data.sanitiser import SanitisedColumns
 
 
 def wide_codes(public: Encoding, rows: SanitisedColumns) -> np.ndarray:

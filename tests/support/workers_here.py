@@ -13,10 +13,10 @@ import pytest
 from distributed import Client, SpecCluster, Worker, get_worker
 
 from app.core.dask_cluster import CONFIG
-from app.forests.remote import ShardStates
 from app.services.drawing import shard_tasks
 from app.services.drawing.dask_fleet import Connection
 from app.worker.dask_process import QuietScheduler, RowsKept
+from grovekeeper_forests.remote import ShardStates
 
 _ACTING: ContextVar[Worker] = ContextVar("_ACTING")
 

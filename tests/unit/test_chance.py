@@ -8,12 +8,12 @@ import time
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.forests.noise import randomness
+from grovekeeper_forests.noise import randomness
 from tests.support import chance
 
 FIRST_WORD = """
 import numpy
-from app.forests.noise.randomness import Keystream
+from grovekeeper_forests.noise.randomness import Keystream
 words = numpy.zeros(1, numpy.uint64)
 Keystream().fill(words)
 print(words[0])

@@ -15,18 +15,18 @@ import os
 import sys
 from fractions import Fraction
 import numpy as np
-from app.releases.choice import price as choice_price
-from app.releases.evaluation import draw as evaluation_draw
-from app.releases.evaluation import price as evaluation_price
-from app.releases.forest import price as forest_price
-from app.releases.profile import price as profile_price
-from app.forests.bins import noisy_counts, releases
-from app.releases.forest.price import PlanRequest
-from app.releases.contract import public_facts
-from app.privacy.calibration import Terms
-from app.forests.noise.randomness import SystemRandomness
-from app.privacy.events import Adjacency
-from app.privacy.events import DiscreteLaplace, EventCostsMore, Part, Sequential, UnknownPrivacyEvent
+from grovekeeper_forests.releases.choice import price as choice_price
+from grovekeeper_forests.releases.evaluation import draw as evaluation_draw
+from grovekeeper_forests.releases.evaluation import price as evaluation_price
+from grovekeeper_forests.releases.forest import price as forest_price
+from grovekeeper_forests.releases.profile import price as profile_price
+from grovekeeper_forests.bins import noisy_counts, releases
+from grovekeeper_forests.releases.forest.price import PlanRequest
+from grovekeeper_forests.releases.contract import public_facts
+from grovekeeper_forests.privacy.calibration import Terms
+from grovekeeper_forests.noise.randomness import SystemRandomness
+from grovekeeper_forests.privacy.events import Adjacency
+from grovekeeper_forests.privacy.events import DiscreteLaplace, EventCostsMore, Part, Sequential, UnknownPrivacyEvent
 from tests.privacy.universe import TWO_SPLITS
 
 assert False, "removed by -O"

@@ -17,7 +17,7 @@ from app.api.pages.rendering import Visitor, as_file
 from app.api.pages.words import act_in_words
 from app.api.requests import BodyRoute, KeptHeads, Page, limited
 from app.api.streams import exported
-from app.core import limits, stamps
+from app.core import stamps
 from app.core.settings import GlobalRole
 from app.ledger import control
 from app.ledger.tables import EntryKind
@@ -31,6 +31,7 @@ from app.services.pagination import PageRequest
 from app.wire.base import Reference
 from app.wire.keys import KeyIn, RotationIn
 from app.wire.ledger import ActKind
+from grovekeeper_forests import limits as forest_limits
 
 admin_pages = APIRouter(prefix="/ui/admin", route_class=BodyRoute)
 
@@ -53,7 +54,7 @@ def show_administration(visit: Visitor, heads: KeptHeads) -> Response:
 
 @admin_pages.get("/keys")
 def list_keys(
-    visit: Visitor, page: Page, name: Annotated[str, Query(max_length=limits.MAX_NAME_CHARS)] = ""
+    visit: Visitor, page: Page, name: Annotated[str, Query(max_length=forest_limits.MAX_NAME_CHARS)] = ""
 ) -> Response:
     """Show keys without secrets, all or those with a text in their name or id; with forms that change keys."""
     name = name.strip()

@@ -17,14 +17,7 @@ from app.api.pages.rendering import Visit, Visitor, if_permitted
 from app.api.requests import Body, BodyRoute, Page, checked_key, limited
 from app.api.streams import receive_upload
 from app.core import limits
-from app.core.errors import (
-    GrovekeeperError,
-    InvalidRequest,
-    NotFound,
-    RoleMissing,
-    Unauthenticated,
-    UnsupportedMediaType,
-)
+from app.core.errors import InvalidRequest, NotFound, RoleMissing, Unauthenticated, UnsupportedMediaType
 from app.datasets.upload_bodies import BodyForm
 from app.services import dataset_rules, keys, populations
 from app.services.authorization import has_role, require_role
@@ -38,6 +31,7 @@ from app.services.pagination import PageRequest
 from app.wire.datasets import GrantIn, GrantList, JoinIn, PopulationOut
 from app.wire.ledger import PartitionBalance
 from app.wire.rules import ProposedRules, RulesIn, RulesOut
+from grovekeeper_forests.errors import GrovekeeperError
 
 list_pages = APIRouter(route_class=BodyRoute)
 

@@ -23,11 +23,9 @@ from app.core import limits
 from app.core.errors import (
     AccountDiffers,
     FieldProblem,
-    GrovekeeperError,
     InvalidRequest,
     NameTaken,
     NotFound,
-    NotSupported,
     PopulationMismatch,
     SameSubmitter,
 )
@@ -37,6 +35,7 @@ from app.services import populations
 from app.services.datasets.declare import check_declaration, register_dataset
 from app.services.pagination import PageRequest
 from app.wire.datasets import DatasetIn, DeclarationOut
+from grovekeeper_forests.errors import GrovekeeperError, NotSupported
 
 declaration_pages = APIRouter(prefix="/ui/datasets/new", route_class=BodyRoute)
 

@@ -20,7 +20,8 @@ from app.api.capacity import Work, capacities, is_administration
 from app.api.pages.rendering import Visit
 from app.api.requests import BodyRequest, checked_key, route_of
 from app.core import json_text, limits
-from app.core.errors import GrovekeeperError, InvalidRequest, MalformedRequest, Unauthenticated
+from app.core.errors import InvalidRequest, MalformedRequest, Unauthenticated
+from grovekeeper_forests.errors import GrovekeeperError
 
 Form: TypeAlias = Mapping[str, str]
 _Model = TypeVar("_Model", bound=BaseModel)

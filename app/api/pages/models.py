@@ -26,6 +26,7 @@ from app.services.pagination import PageRequest
 from app.services.predict import predict as predict_rows
 from app.services.releases import evaluations
 from app.wire.models import AliasName
+from grovekeeper_forests.errors import ParameterInvalid
 
 model_pages = APIRouter(prefix="/ui/models", route_class=BodyRoute)
 _FIELD = "feature."
@@ -83,7 +84,7 @@ async def predict(visit: Visitor, model_id: str) -> Response:
     def answer() -> Response:
         try:
             shown = _prediction(visit, model_id, row) if row else _Shown("prediction")
-        except InvalidRequest as refusal:
+        except (InvalidRequest, ParameterInvalid) as refusal:
             return _card(visit.refused(refusal), model_id, _Shown("prediction", row=row))
         return _card(visit, model_id, shown)
 

@@ -8,9 +8,9 @@ from markupsafe import Markup
 
 from app.api.addresses import base
 from app.api.pages import words
-from app.core.amounts import SYMBOLS
 from app.services.ledger.spend_history import Spend
 from app.wire.spending import AccuracyOut, MajorityOut, RecoveredOut
+from grovekeeper_forests.amounts import SYMBOLS
 
 _WIDTH = 600
 _BAR_HEIGHT = 20

@@ -18,11 +18,12 @@ from app.api.addresses import base
 from app.api.authentication import SIGN_IN
 from app.api.pages import pictures, words
 from app.core import errors
-from app.core.amounts import SYMBOLS
-from app.core.errors import GrovekeeperError, NotFound, RoleMissing
+from app.core.errors import NotFound, RoleMissing
 from app.services.installation import Installation
 from app.wire import odds_words
 from app.wire.limit_words import limit_in_words
+from grovekeeper_forests.amounts import SYMBOLS
+from grovekeeper_forests.errors import GrovekeeperError
 
 POLICY = (
     "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self' data:; connect-src 'self'; "

@@ -20,8 +20,7 @@ from app.api.pages.forms import Form, checked, identity, submitted
 from app.api.pages.rendering import Visit, Visitor
 from app.api.requests import BodyRoute
 from app.core import json_text, limits
-from app.core.errors import GrovekeeperError, IdempotencyKeyMissing, InvalidRequest, NotFound, RoleMissing
-from app.forests import catalogue
+from app.core.errors import IdempotencyKeyMissing, InvalidRequest, NotFound, RoleMissing
 from app.services.authorization import require_role
 from app.services.datasets import show
 from app.services.ledger import balances
@@ -30,6 +29,8 @@ from app.services.releases.training import TrainingRequest
 from app.wire.datasets import PopulationOut
 from app.wire.recovered_shares import needed_epsilon
 from app.wire.spending import AccountPlanOut, AlgorithmOut, ExpectedAccuracyOut, PlanIn, PlanOut, TrainIn
+from grovekeeper_forests import catalogue
+from grovekeeper_forests.errors import GrovekeeperError
 
 _Plan = TypeVar("_Plan", bound=AccountPlanOut)
 Text: TypeAlias = Annotated[str, Field(max_length=limits.MAX_FIELD_CHARS)]

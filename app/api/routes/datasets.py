@@ -38,7 +38,6 @@ from app.core.errors import (
     NameTaken,
     NoRowsOfUnit,
     NotFound,
-    NotSupported,
     PopulationMismatch,
     RoleMissing,
     RowsInvalid,
@@ -53,6 +52,7 @@ from app.services.datasets import declare, erase, show
 from app.services.datasets.upload import UploadTerms
 from app.wire import datasets as wire
 from app.wire.rules import RulesIn, RulesOut, WebhookIn, WebhookList, WebhookRotationIn, WebhookWithSecret
+from grovekeeper_forests.errors import NotSupported
 
 dataset_routes = APIRouter(prefix="/datasets", tags=["datasets"], route_class=BodyRoute)
 declaration_routes = APIRouter(prefix="/declarations", tags=["datasets"], route_class=BodyRoute)

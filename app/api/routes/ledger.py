@@ -16,7 +16,6 @@ from app.api.requests import BodyRoute, By, Caller, Idempotency, KeptHeads, Opti
 from app.api.streams import exported
 from app.core import json_text, limits
 from app.core.errors import (
-    AccountantMismatch,
     BalanceMismatch,
     DatasetDeleted,
     InvalidRequest,
@@ -31,6 +30,7 @@ from app.services.ledger import audit, balances, evidence, external, history
 from app.services.ledger.evidence import ProofRequest
 from app.services.ledger.history import Search
 from app.wire import ledger as wire
+from grovekeeper_forests.errors import AccountantMismatch
 
 ledger_routes = APIRouter(prefix="/ledger", tags=["ledger"], route_class=BodyRoute)
 

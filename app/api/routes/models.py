@@ -9,20 +9,13 @@ from app.api.authentication import Readiness
 from app.api.problems import JSON_BODY, documented
 from app.api.requests import BodyRoute, By, Caller, NameFilter, Page, Precondition, with_etag
 from app.api.streams import model_file
-from app.core.errors import (
-    ChangedMeanwhile,
-    InvalidRequest,
-    ModelHasAlias,
-    NotFound,
-    NotSupported,
-    RoleMissing,
-    Unavailable,
-)
+from app.core.errors import ChangedMeanwhile, InvalidRequest, ModelHasAlias, NotFound, RoleMissing, Unavailable
 from app.registry.models import ModelFilter
 from app.services import inference, models
 from app.services.inference import versioned_model
 from app.services.predict import PredictionForm
 from app.wire import models as wire
+from grovekeeper_forests.errors import NotSupported
 
 model_routes = APIRouter(prefix="/models", tags=["models"], route_class=BodyRoute)
 

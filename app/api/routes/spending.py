@@ -9,19 +9,7 @@ from app.api.capacity import Work
 from app.api.problems import JSON_BODY, QUOTED, SPENDING, documented
 from app.api.requests import BodyRoute, By, Caller, Idempotency, NameFilter, Page, limited, sent
 from app.api.streams import job_events
-from app.core.errors import (
-    AccountantMismatch,
-    AdjacencyMismatch,
-    BalanceMismatch,
-    JobFinished,
-    NoRowsYet,
-    NotFound,
-    NotSupported,
-    NotWaiting,
-    RoleMissing,
-    SameSubmitter,
-)
-from app.forests import catalogue
+from app.core.errors import BalanceMismatch, JobFinished, NoRowsYet, NotFound, NotWaiting, RoleMissing, SameSubmitter
 from app.jobs.queue import JobFilter
 from app.services import dataset_rules
 from app.services.jobs import show_jobs
@@ -32,6 +20,8 @@ from app.services.releases.requests import quote, submit
 from app.services.releases.training import TrainingRequest
 from app.wire import spending as wire
 from app.wire.rules import ApprovalList, ApprovalOut, DecisionIn
+from grovekeeper_forests import catalogue
+from grovekeeper_forests.errors import AccountantMismatch, AdjacencyMismatch, NotSupported
 
 training_routes = APIRouter(tags=["training"], route_class=BodyRoute)
 

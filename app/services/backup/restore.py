@@ -22,7 +22,7 @@ from sqlalchemy.orm import Session
 from app.access import grants
 from app.access.tables import GrantRow, KeyRow
 from app.core import files
-from app.core.errors import GrovekeeperError, InstallationError
+from app.core.errors import InstallationError
 from app.core.files import Directory, StoredFile
 from app.core.sealed_files import SealBroken
 from app.core.settings import Settings
@@ -43,6 +43,7 @@ from app.services.guarantees import of_account
 from app.services.installation import UNFINISHED_RESTORE, open_heads, open_store, read_storage_keys
 from app.services.ledger import heads as signed_heads
 from app.services.ledger.heads import open_signer
+from grovekeeper_forests.errors import GrovekeeperError
 
 _FOLDERS = (row_files.ROWS_FOLDER, row_files.PRINTS_FOLDER, store.FOLDER)
 

@@ -14,18 +14,27 @@ from sqlalchemy.orm import Session
 from app.access import grants
 from app.access.grants import MANAGE_DATASET, Principal, Role
 from app.access.idempotency import Answer, IdempotentRequest, once
-from app.core import amounts, limits, stamps
-from app.core.errors import FieldProblem, InvalidRequest, NameTaken, SameSubmitter
+from app.core import limits, stamps
+from app.core.errors import FieldProblem, InvalidRequest, NameTaken, SameSubmitter, field_problem
 from app.core.sealed_files import DataKey, StorageKeys
 from app.datasets import catalog, unit_names
 from app.datasets.catalog import Dataset, DatasetRow
-from app.forests.data.schema import Feature, Schema, column_name_problem, composed, value_list_problem
 from app.ledger import accounts, control, statements
 from app.ledger.populations import find as find_population
 from app.ledger.statements import Limit
 from app.ledger.tables import EntryKind
-from app.privacy.accountants import Amount
-from app.privacy.partitions import (
+from app.services import populations
+from app.services.authorization import authorized_dataset, refreshed, write_as
+from app.services.datasets.show import dataset_out, declared_out
+from app.services.guarantees import guarantee_of
+from app.services.installation import Installation
+from app.services.ledger.balances import cap_of
+from app.wire.datasets import DatasetIn, DatasetOut, DeclarationOut, PartitionIn, PrivacyUnitIn
+from grovekeeper_forests import amounts
+from grovekeeper_forests import limits as forest_limits
+from grovekeeper_forests.data.schema import Feature, Schema, column_name_problem, composed, value_list_problem
+from grovekeeper_forests.privacy.accountants import Amount
+from grovekeeper_forests.privacy.partitions import (
     MISSING_CELL,
     OTHER_CELL,
     ColumnPartition,
@@ -34,13 +43,6 @@ from app.privacy.partitions import (
     Partition,
     Partitions,
 )
-from app.services import populations
-from app.services.authorization import authorized_dataset, refreshed, write_as
-from app.services.datasets.show import dataset_out, declared_out
-from app.services.guarantees import guarantee_of
-from app.services.installation import Installation
-from app.services.ledger.balances import cap_of
-from app.wire.datasets import DatasetIn, DatasetOut, DeclarationOut, PartitionIn, PrivacyUnitIn
 
 _NO_VISIBILITY = (
     "no value: leave it out. The forests without privacy, for tables that everybody has, are in "
@@ -135,7 +137,7 @@ class _Checked:
         """
         schema = Schema.unchecked(declaration.schema_.model_dump(exclude_none=True))
         unit_column, cap = declaration.privacy_unit.column, 0
-        problems = [*schema.problems(), *_alike_names(declaration), *_misread_texts(declaration)]
+        problems = [*map(field_problem, schema.problems()), *_alike_names(declaration), *_misread_texts(declaration)]
         problems += _unit_problems(declaration)
         problems += partition_problems(declaration.partitions, schema, unit_column=unit_column)
         if "visibility" in declaration.model_fields_set:
@@ -287,7 +289,7 @@ def _column_problems(partition: PartitionIn, schema: Schema, taken: Sequence[str
         yield "categories", "required"
         return
     if feature is None:
-        problem = value_list_problem(partition.categories or (), smallest=1, largest=limits.MAX_CATEGORIES)
+        problem = value_list_problem(partition.categories or (), smallest=1, largest=forest_limits.MAX_CATEGORIES)
         at, categories = "categories", tuple(partition.categories or ())
     else:
         problem = None if feature.is_categorical else "not-categorical"

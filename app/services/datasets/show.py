@@ -14,7 +14,6 @@ from app.core.sealed_files import SealedFile, StorageKeys
 from app.datasets import catalog, row_files
 from app.datasets.catalog import EpochRow
 from app.ledger import statements, tables
-from app.privacy.accountants import Amount
 from app.services.authorization import authorized_dataset
 from app.services.guarantees import of_large_amount
 from app.services.installation import Installation
@@ -29,6 +28,7 @@ from app.wire.datasets import (
     UploadList,
 )
 from app.wire.limit_words import LimitedBy
+from grovekeeper_forests.privacy.accountants import Amount
 
 if TYPE_CHECKING:
     from app.datasets.fingerprints import Overlap

@@ -23,6 +23,7 @@ from app.ledger import kept_states, tables
 from app.services.authorization import authorized_dataset, refreshed, write_as
 from app.services.installation import Installation
 from app.wire.datasets import ColumnReport, DroppedRows, UploadOut
+from grovekeeper_forests import limits as forest_limits
 
 if TYPE_CHECKING:
     from app.datasets.ingest import IngestReport
@@ -283,9 +284,9 @@ class _Upload:
         self._read_facts(epochs)
         self._refuse_repeated(body, report)
         if (
-            report.n_rows + sum(upload.n_rows for upload in self._earlier.values()) > limits.MAX_ROWS_PER_DATASET
+            report.n_rows + sum(upload.n_rows for upload in self._earlier.values()) > forest_limits.MAX_ROWS_PER_DATASET
         ):  # over all uploads, since a job reads all uploads
-            raise TooLarge("the number of rows of the dataset", limits.MAX_ROWS_PER_DATASET)
+            raise TooLarge("the number of rows of the dataset", forest_limits.MAX_ROWS_PER_DATASET)
         catalog.add_epoch(session, dataset_id, epoch_id=self._epoch_id, at=at)
         self._is_added = True
         is_owner = dataset_id in grants.granted_as(session, self._caller, Role.OWNER)

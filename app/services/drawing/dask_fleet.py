@@ -23,14 +23,14 @@ from distributed.security import Security
 from numpy.typing import NDArray
 
 from app.core.dask_cluster import CONFIG, DaskCluster
-from app.core.errors import GrovekeeperError
-from app.forests import remote
-from app.forests.data.coded_rows import CodeRequest, sum_of
-from app.forests.remote import CodedDistributedRows
-from app.privacy.partitions import Partitions
 from app.services.drawing import shard_tasks
 from app.services.drawing.shard_tasks import Order
 from app.services.jobs.task import PartRows
+from grovekeeper_forests import remote
+from grovekeeper_forests.data.coded_rows import CodeRequest, sum_of
+from grovekeeper_forests.errors import GrovekeeperError
+from grovekeeper_forests.privacy.partitions import Partitions
+from grovekeeper_forests.remote import CodedDistributedRows
 
 _log = logging.getLogger(__name__)
 
@@ -111,7 +111,7 @@ class Connection:
 class DaskFleet:
     """The workers that have the rows of one dataset of a job.
 
-    Implements :class:`app.forests.remote.Fleet`.
+    Implements :class:`grovekeeper_forests.remote.Fleet`.
     """
 
     def __init__(self, connection: Connection, rows: bytes, files: Sequence[str]) -> None:

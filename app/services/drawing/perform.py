@@ -8,17 +8,17 @@ from typing import Any, Protocol
 
 from app.datasets import private_rows
 from app.datasets.private_rows import Selection
-from app.forests.data.coded_rows import CodeRequest, TrainingRows
-from app.forests.data.sanitiser import SanitisedRows
-from app.forests.data.schema import Schema
-from app.forests.noise.randomness import Randomness, SystemRandomness
-from app.privacy.partitions import Partitions
-from app.releases.drawing import Draw
-from app.releases.evaluation import draw as evaluation
-from app.releases.forest import draw as forest
-from app.releases.names import EVALUATION, MODEL, PROFILE
-from app.releases.profile import draw as profile
 from app.services.jobs.task import JobTask, PartRows, input_path
+from grovekeeper_forests.data.coded_rows import CodeRequest, TrainingRows
+from grovekeeper_forests.data.sanitiser import SanitisedRows
+from grovekeeper_forests.data.schema import Schema
+from grovekeeper_forests.noise.randomness import Randomness, SystemRandomness
+from grovekeeper_forests.privacy.partitions import Partitions
+from grovekeeper_forests.releases.drawing import Draw
+from grovekeeper_forests.releases.evaluation import draw as evaluation
+from grovekeeper_forests.releases.forest import draw as forest
+from grovekeeper_forests.releases.names import EVALUATION, MODEL, PROFILE
+from grovekeeper_forests.releases.profile import draw as profile
 
 DRAW: Mapping[str, Draw] = MappingProxyType({MODEL: forest.draw, PROFILE: profile.draw, EVALUATION: evaluation.draw})
 """What draws each kind of release."""
@@ -64,7 +64,7 @@ def _selection(part: PartRows, *, keep_unlabelled: bool) -> Selection:
 
 @dataclass(frozen=True)
 class ChargedJob:
-    """Implements :class:`app.releases.drawing.Drawing`."""
+    """Implements :class:`grovekeeper_forests.releases.drawing.Drawing`."""
 
     task: JobTask
     work: Mapping[str, Any]

@@ -21,11 +21,11 @@ from app.core.sealed_files import DataKey, SealedFile
 from app.datasets import private_rows
 from app.datasets.private_rows import Selection
 from app.datasets.row_layout import RowGroups
-from app.forests import remote
-from app.forests.data.coded_rows import CodedRows, CodeRequest, sum_of
-from app.forests.remote import ShardStates, StateMissing
-from app.privacy.partitions import Partitions
-from app.privacy.scope import Scope
+from grovekeeper_forests import remote
+from grovekeeper_forests.data.coded_rows import CodedRows, CodeRequest, sum_of
+from grovekeeper_forests.privacy.partitions import Partitions
+from grovekeeper_forests.privacy.scope import Scope
+from grovekeeper_forests.remote import ShardStates, StateMissing
 
 _log = logging.getLogger(__name__)
 
@@ -184,7 +184,7 @@ def count(orders: bytes, rows: bytes, question: bytes, *_receipts: bytes) -> byt
 
     Args:
         rows: as in :func:`hold`, or empty in a brief question.
-        question: see :class:`app.forests.remote.Question`.
+        question: see :class:`grovekeeper_forests.remote.Question`.
         _receipts: of the shards; Dask runs this task where they are.
     """
     try:

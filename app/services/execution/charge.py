@@ -12,27 +12,28 @@ from sqlalchemy.orm import Session
 from app.access import grants
 from app.access.grants import TRAIN
 from app.core.dask_cluster import DaskCluster
-from app.core.errors import Frozen, GrovekeeperError, LeaseLost, NotFound, RoleMissing, Unauthenticated, Unavailable
+from app.core.errors import Frozen, LeaseLost, NotFound, RoleMissing, Unauthenticated, Unavailable
 from app.datasets import catalog, row_files
 from app.datasets.catalog import Dataset, DatasetRow
 from app.db.locks import lock_rows
-from app.forests.contract.plan import PlanInvalid
 from app.jobs import queue
 from app.jobs.queue import Claim
 from app.jobs.states import EndReason
 from app.jobs.tables import JobPart, JobRow
 from app.ledger import kept_states, reservations, rules, statements, tables
 from app.ledger.tables import ReservationRow
-from app.privacy import accountants, events
-from app.privacy.calibration import Terms
-from app.privacy.scope import Scope
 from app.registry import releases
-from app.releases.names import MODEL
 from app.services.installation import Installation
 from app.services.jobs import notices
 from app.services.jobs.task import JobTask, PartRows
 from app.services.releases.contract import StoredPlan, events_of
 from app.services.releases.kinds import kind_of
+from grovekeeper_forests.contract.plan import PlanInvalid
+from grovekeeper_forests.errors import GrovekeeperError
+from grovekeeper_forests.privacy import accountants, events
+from grovekeeper_forests.privacy.calibration import Terms
+from grovekeeper_forests.privacy.scope import Scope
+from grovekeeper_forests.releases.names import MODEL
 
 WORKER = "worker"
 """The actor of entries that no key caused."""
@@ -133,7 +134,8 @@ def require_paid(session: Session, row: JobRow, planned: StoredPlan | None) -> N
     Runs in the transaction that charges the job, so a job with a changed queue row, a wrongly priced event, or a
     dataset that is not as its account states reads no private row. Every part is what its reservation, which the charge
     compares with its entry, pays for; the work is planned again. What the job draws is held to the event while it is
-    drawn (:mod:`app.forests.noise.randomness`). Words (names, warnings) and numbers of earlier releases are believed.
+    drawn (:mod:`grovekeeper_forests.noise.randomness`). Words (names, warnings) and numbers of earlier releases are
+    believed.
 
     Args:
         session: of the transaction that charges the job.

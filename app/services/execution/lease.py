@@ -7,11 +7,12 @@ from collections.abc import Callable
 from concurrent.futures import wait
 from typing import Self, TypeVar
 
-from app.core.errors import GrovekeeperError, LeaseLost, Unavailable
-from app.core.processes import begun
+from app.core.errors import LeaseLost, Unavailable
 from app.jobs import queue
 from app.jobs.queue import Claim
 from app.services.installation import Installation
+from grovekeeper_forests.errors import GrovekeeperError
+from grovekeeper_forests.threads import begun
 
 Result = TypeVar("Result")
 

@@ -22,7 +22,7 @@ from typing import TypeAlias, TypeVar
 from sqlalchemy.orm import Session
 
 from app.core import files, limits
-from app.core.errors import DatasetDeleted, Frozen, GrovekeeperError, InstallationError, LeaseLost, Unavailable
+from app.core.errors import DatasetDeleted, Frozen, InstallationError, LeaseLost, Unavailable
 from app.core.files import Directory, StoreUnreachable
 from app.core.processes import Stop
 from app.core.sealed_files import SealBroken, SealedFile
@@ -51,6 +51,7 @@ from app.services.jobs.task import JobTask, Needs, PartRows, input_path
 from app.services.releases.contract import OutputInvalid
 from app.services.releases.kinds import kind_of, known_work
 from app.services.releases.outputs import Output, keep
+from grovekeeper_forests.errors import GrovekeeperError
 
 Load: TypeAlias = Callable[[Lease, Needs], None]
 """Brings up what runs a job, before its charge, and looks at what the job needs."""

@@ -11,15 +11,7 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
-from app.core.errors import (
-    BudgetExceeded,
-    ErasureDue,
-    Frozen,
-    GrovekeeperError,
-    NeedsApproval,
-    QuotaExceeded,
-    TooManyCells,
-)
+from app.core.errors import BudgetExceeded, ErasureDue, Frozen, NeedsApproval, QuotaExceeded, TooManyCells
 from app.jobs import queue
 from app.jobs.states import UNFINISHED, EndReason, JobState
 from app.jobs.tables import JobRow
@@ -27,6 +19,7 @@ from app.ledger import populations, reservations, statements
 from app.services.installation import Installation
 from app.webhooks import outbox
 from app.webhooks.outbox import BUDGET_LOW, WebhookRow
+from grovekeeper_forests.errors import GrovekeeperError
 
 JOB_QUEUED = "job.queued"
 JOB_STARTED = "job.started"

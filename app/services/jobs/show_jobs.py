@@ -16,13 +16,13 @@ from app.jobs.states import PREPARING, UNFINISHED, JobState
 from app.jobs.tables import JobRow, part_fields
 from app.ledger import rules
 from app.ledger.rules import HeldBy
-from app.releases.names import EVALUATION, MODEL, PROFILE
 from app.services.authorization import refreshed, write_as
 from app.services.installation import Installation
 from app.services.jobs.notices import cancel_locked
 from app.services.pagination import PageRequest, page_of
 from app.wire.ledger import ChargedJob
 from app.wire.spending import JobList, JobOut
+from grovekeeper_forests.releases.names import EVALUATION, MODEL, PROFILE
 
 _RELEASE_IDS = {MODEL: "model_id", PROFILE: "profile_id", EVALUATION: "evaluation_id"}
 

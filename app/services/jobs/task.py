@@ -8,7 +8,7 @@ from typing import Any
 from app.core import files
 from app.core.dask_cluster import DaskCluster
 from app.core.sealed_files import DataKey, SealedFile
-from app.privacy.scope import Scope
+from grovekeeper_forests.privacy.scope import Scope
 
 OUTPUT = "output"
 """The file that the child of a job leaves in the job's folder."""

@@ -22,10 +22,6 @@ from app.ledger import accounts, control, populations, rules, statements
 from app.ledger.admission import CellBalance, Population
 from app.ledger.statements import Limit
 from app.ledger.tables import Entry, EntryKind, PopulationRow
-from app.privacy import accountants
-from app.privacy.accountants import Amount
-from app.privacy.events import Adjacency
-from app.privacy.scope import Cell
 from app.registry import models
 from app.services.authorization import authorized_dataset, write_as
 from app.services.guarantees import of_account, of_large_amount, population_guarantee
@@ -43,6 +39,11 @@ from app.wire.ledger import (
     DeltaOut,
     PartitionBalance,
 )
+from grovekeeper_forests import limits as forest_limits
+from grovekeeper_forests.privacy import accountants
+from grovekeeper_forests.privacy.accountants import Amount
+from grovekeeper_forests.privacy.events import Adjacency
+from grovekeeper_forests.privacy.scope import Cell
 
 
 @dataclass(frozen=True)
@@ -282,7 +283,7 @@ def _delta(delta: statements.DeltaBalance) -> DeltaOut:
 def largest_epsilon(accountant: str) -> int:
     """The largest ε of a cap: amounts are stored in 64 bits."""
     takes_delta = accountants.by_name(accountant).TAKES_DELTA
-    return limits.MAX_CAP_EPSILON_WITH_DELTA if takes_delta else limits.MAX_CAP_EPSILON
+    return forest_limits.MAX_CAP_EPSILON_WITH_DELTA if takes_delta else limits.MAX_CAP_EPSILON
 
 
 def cap_of(budget: BudgetIn) -> int:

@@ -21,22 +21,22 @@ import yaml
 
 from app.access.grants import SEE_LEDGER, Principal, Role
 from app.core import limits
-from app.core.amounts import SYMBOLS
 from app.core.errors import InvalidRequest
 from app.core.processes import scrubbed_environment
 from app.datasets import catalog
 from app.datasets.catalog import Dataset
-from app.forests import catalogue
 from app.jobs import queue
 from app.ledger import checkpoints, control, populations, statements, tables
 from app.ledger.checkpoints import Checkpoint, Log, Signer
-from app.privacy.accountants import gdp, pure, zcdp
-from app.privacy.events import Adjacency
 from app.services.installation import Installation
 from app.services.ledger.balances import Account, detailed, find_account
 from app.services.ledger.heads import checkpoint_of
 from app.services.ledger.history import entries_up_to, json_lines
 from app.wire.ledger import AccountBalance, ConsistencyOut, DeploymentOut, InclusionOut, SignerOut
+from grovekeeper_forests import catalogue
+from grovekeeper_forests.amounts import SYMBOLS
+from grovekeeper_forests.privacy.accountants import gdp, pure, zcdp
+from grovekeeper_forests.privacy.events import Adjacency
 
 
 @dataclass(frozen=True)

@@ -10,21 +10,14 @@ from sqlalchemy.orm import Session
 
 from app.access.grants import ATTEST, SEE_RESERVATIONS, Principal
 from app.access.idempotency import Answer, IdempotentRequest
-from app.core import amounts, json_text
-from app.core.errors import AccountantMismatch, InvalidRequest
+from app.core import json_text
+from app.core.errors import InvalidRequest
 from app.datasets import catalog
 from app.datasets.catalog import Dataset
 from app.db.database import transaction_time
 from app.ledger import kept_states, reservations, rules, statements, tables
 from app.ledger.reservations import NewReservation
 from app.ledger.tables import ReservationRow
-from app.privacy import accountants, declared, events, receipts
-from app.privacy.accountants import Amount, SplitDelta
-from app.privacy.accountants.accountant import steps_up
-from app.privacy.declared import DeclaredLoss
-from app.privacy.events import Adjacency, Event, NoBoundInUnit, UnknownPrivacyEvent
-from app.privacy.guarantees import odds_by_change
-from app.privacy.scope import Scope
 from app.registry import models
 from app.services.authorization import authorized_dataset
 from app.services.guarantees import of_account, of_large_amount
@@ -34,6 +27,15 @@ from app.services.pagination import PageRequest, page_of
 from app.services.spending.spend import spending
 from app.wire.ledger import DeclaredLossIn, ExternalIn, ExternalPrice, ExternalQuote, ReservationList, ReservationOut
 from app.wire.limit_words import LimitedBy
+from grovekeeper_forests import amounts
+from grovekeeper_forests.errors import AccountantMismatch
+from grovekeeper_forests.privacy import accountants, declared, events, receipts
+from grovekeeper_forests.privacy.accountants import Amount, SplitDelta
+from grovekeeper_forests.privacy.accountants.accountant import steps_up
+from grovekeeper_forests.privacy.declared import DeclaredLoss
+from grovekeeper_forests.privacy.events import Adjacency, Event, NoBoundInUnit, UnknownPrivacyEvent
+from grovekeeper_forests.privacy.guarantees import odds_by_change
+from grovekeeper_forests.privacy.scope import Scope
 
 
 @dataclass(frozen=True)

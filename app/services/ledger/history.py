@@ -20,13 +20,13 @@ from app.datasets.catalog import Dataset
 from app.ledger import statements, tables
 from app.ledger.statements import EntryFilter
 from app.ledger.tables import Entry, EntryKind
-from app.privacy import events, receipts
-from app.privacy.scope import WHOLE, JointCell, Scope
 from app.services.installation import Installation
 from app.services.jobs.show_jobs import charged_jobs
 from app.services.ledger.balances import Account, balance_of, find_account
 from app.services.pagination import PageRequest
 from app.wire.ledger import ChargedJob, DetailedEntryOut, EntryList, EntryOut
+from grovekeeper_forests.privacy import events, receipts
+from grovekeeper_forests.privacy.scope import WHOLE, JointCell, Scope
 
 
 def matching_entries(

@@ -11,12 +11,12 @@ from app.core.errors import InvalidRequest
 from app.ledger import statements, tables
 from app.ledger.statements import EntryFilter
 from app.ledger.tables import EntryKind
-from app.privacy.scope import Cell, Scope
 from app.services.authorization import authorized_dataset
 from app.services.installation import Installation
 from app.services.jobs.show_jobs import charged_jobs
 from app.services.ledger.balances import cell_out
 from app.wire.ledger import CellOut, ChargedJob
+from grovekeeper_forests.privacy.scope import Cell, Scope
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """Defines what a kind of release adds to the service: what its requests name, its plan, and the facts of its jobs.
 
-Mathematics is in :mod:`app.releases`. All kinds share the way of a request (:mod:`.requests`), the queue, the charge,
-the child process, and the end of a job (:mod:`.outputs`).
+Mathematics is in :mod:`grovekeeper_forests.releases`. All kinds share the way of a request (:mod:`.requests`), the
+queue, the charge, the child process, and the end of a job (:mod:`.outputs`).
 """
 
 from abc import ABC, abstractmethod
@@ -14,15 +14,10 @@ from sqlalchemy.orm import Session
 
 from app.access import grants
 from app.access.grants import TRAIN, Principal
-from app.core.errors import GrovekeeperError
 from app.datasets import catalog
-from app.forests.data.schema import Schema
 from app.jobs.tables import JobPart, JobRow
-from app.privacy import accountants, events, receipts
-from app.privacy.calibration import Terms
 from app.registry import releases
 from app.registry.tables import ReleaseRow
-from app.releases import names
 from app.services.guarantees import of_charged
 from app.services.installation import Installation
 from app.services.jobs.task import JobTask
@@ -30,6 +25,11 @@ from app.services.spending.asked import AskedDataset, PricedPart
 from app.services.spending.quotes import PartQuote
 from app.wire import base
 from app.wire.spending import SpendIn
+from grovekeeper_forests.data.schema import Schema
+from grovekeeper_forests.errors import GrovekeeperError
+from grovekeeper_forests.privacy import accountants, events, receipts
+from grovekeeper_forests.privacy.calibration import Terms
+from grovekeeper_forests.releases import names
 
 Quote = TypeVar("Quote", bound=base.Answer)
 """The answer to a request for a quote."""

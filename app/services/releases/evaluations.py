@@ -14,29 +14,10 @@ from app.access import grants
 from app.access.grants import SEE_MODEL, TRAIN, Principal
 from app.core import json_text, stamps
 from app.core.errors import InvalidRequest, Unavailable
-from app.forests.bins import noisy_counts
-from app.forests.contract.algorithm import PublicFacts
-from app.forests.data.schema import Schema
 from app.jobs import queue
 from app.jobs.tables import JobRow
-from app.privacy.scope import Scope
 from app.registry import releases
 from app.registry.tables import ReleaseRow
-from app.releases.choice.price import plan_best
-from app.releases.contract import public_facts
-from app.releases.evaluation import metrics
-from app.releases.evaluation.price import (
-    ACCURACY,
-    AUROC,
-    BEST,
-    CONFUSION,
-    EvaluationInvalid,
-    EvaluationPlan,
-    plan_tables,
-)
-from app.releases.evaluation.read import Evaluation
-from app.releases.names import EVALUATION
-from app.releases.profile.read import Profile
 from app.services import guarantees
 from app.services.installation import Installation
 from app.services.jobs.task import JobTask
@@ -68,6 +49,25 @@ from app.wire.spending import (
     PriceOut,
     SelectionIn,
 )
+from grovekeeper_forests.bins import noisy_counts
+from grovekeeper_forests.contract.algorithm import PublicFacts
+from grovekeeper_forests.data.schema import Schema
+from grovekeeper_forests.privacy.scope import Scope
+from grovekeeper_forests.releases.choice.price import plan_best
+from grovekeeper_forests.releases.contract import public_facts
+from grovekeeper_forests.releases.evaluation import metrics
+from grovekeeper_forests.releases.evaluation.price import (
+    ACCURACY,
+    AUROC,
+    BEST,
+    CONFUSION,
+    EvaluationInvalid,
+    EvaluationPlan,
+    plan_tables,
+)
+from grovekeeper_forests.releases.evaluation.read import Evaluation
+from grovekeeper_forests.releases.names import EVALUATION
+from grovekeeper_forests.releases.profile.read import Profile
 
 _TRAINED_ON = (
     "The scope covers rows that a model was trained on: it does better there than on rows that it has not seen. "

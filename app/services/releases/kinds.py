@@ -3,12 +3,12 @@
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from app.forests import catalogue
-from app.releases.names import EVALUATION, MODEL, PROFILE
 from app.services.releases.contract import ReleaseKind
 from app.services.releases.evaluations import EvaluationKind
 from app.services.releases.profiles import ProfileKind
 from app.services.releases.training import TrainKind
+from grovekeeper_forests import catalogue
+from grovekeeper_forests.releases.names import EVALUATION, MODEL, PROFILE
 
 KINDS: Mapping[str, ReleaseKind] = MappingProxyType(
     {MODEL: TrainKind(), PROFILE: ProfileKind(), EVALUATION: EvaluationKind()}

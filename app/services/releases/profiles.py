@@ -12,16 +12,9 @@ from sqlalchemy.orm import Session
 
 from app.access.grants import TRAIN, Principal
 from app.core import json_text, stamps
-from app.forests.bins import quantile_bins
-from app.forests.data.schema import Schema
 from app.jobs.tables import JobRow
 from app.registry import releases
 from app.registry.tables import ReleaseRow
-from app.releases.contract import public_facts
-from app.releases.names import PROFILE
-from app.releases.profile import price
-from app.releases.profile.price import ProfileInvalid, ProfilePlan
-from app.releases.profile.read import Profile
 from app.services import guarantees
 from app.services.authorization import authorized_dataset
 from app.services.installation import Installation
@@ -50,6 +43,13 @@ from app.wire.spending import (
     ProfileQuoteOut,
     ProfileSummary,
 )
+from grovekeeper_forests.bins import quantile_bins
+from grovekeeper_forests.data.schema import Schema
+from grovekeeper_forests.releases.contract import public_facts
+from grovekeeper_forests.releases.names import PROFILE
+from grovekeeper_forests.releases.profile import price
+from grovekeeper_forests.releases.profile.price import ProfileInvalid, ProfilePlan
+from grovekeeper_forests.releases.profile.read import Profile
 
 
 @dataclass(frozen=True, kw_only=True)

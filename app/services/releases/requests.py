@@ -4,12 +4,13 @@ from typing import Any
 
 from app.access.grants import TRAIN, Principal
 from app.access.idempotency import Answer, IdempotentRequest
-from app.core.errors import GrovekeeperError, NotFound
+from app.core.errors import NotFound
 from app.services.installation import Installation
 from app.services.releases.contract import Named, Planned, Quote, ReleaseRequest
 from app.services.spending.asked import read_asked
 from app.services.spending.quotes import quote_parts
 from app.services.spending.spend import Job, spending
+from grovekeeper_forests.errors import GrovekeeperError
 
 
 def quote(installation: Installation, caller: Principal, asked: ReleaseRequest[Quote]) -> Quote:

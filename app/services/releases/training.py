@@ -11,19 +11,9 @@ from app.access.grants import TRAIN, Principal
 from app.core import stamps
 from app.core.errors import InvalidRequest
 from app.datasets import catalog
-from app.forests import catalogue
-from app.forests.bins.quantile_bins import ReusedProfile
-from app.forests.contract.plan import Plan
-from app.forests.data.schema import Schema
 from app.jobs.tables import JobRow
-from app.privacy import guarantees
-from app.privacy.scope import Scope
 from app.registry import releases
 from app.registry.tables import ReleaseRow
-from app.releases.forest import read as released_forest
-from app.releases.forest.price import SECOND_PART, PlanRequest, plan, read_plan, require_priced
-from app.releases.names import MODEL, PROFILE
-from app.releases.profile.read import Profile
 from app.services.installation import Installation
 from app.services.jobs.task import JobTask
 from app.services.releases.contract import (
@@ -42,6 +32,17 @@ from app.services.releases.profiles import released_profile
 from app.services.spending.asked import AskedDataset, AskedPart, PricedPart, ask_part
 from app.services.spending.quotes import PartQuote, expected_accuracy
 from app.wire.spending import AccountPlanOut, PlanIn, PlanOut, ReusedProfileOut
+from grovekeeper_forests import catalogue
+from grovekeeper_forests.bins.quantile_bins import ReusedProfile
+from grovekeeper_forests.contract.plan import Plan
+from grovekeeper_forests.data.schema import Schema
+from grovekeeper_forests.errors import ParameterInvalid
+from grovekeeper_forests.privacy import guarantees
+from grovekeeper_forests.privacy.scope import Scope
+from grovekeeper_forests.releases.forest import read as released_forest
+from grovekeeper_forests.releases.forest.price import SECOND_PART, PlanRequest, plan, read_plan, require_priced
+from grovekeeper_forests.releases.names import MODEL, PROFILE
+from grovekeeper_forests.releases.profile.read import Profile
 
 PRECISE = 10
 """A noisy size replaces a declared size if it is at least this many standard deviations of its noise."""
@@ -110,7 +111,9 @@ class TrainingRequest(ReleaseRequest[PlanOut]):
             try:
                 unlabelled = ask_part(sources[1], body.unlabelled)
             except InvalidRequest as invalid:
-                raise invalid.below(SECOND_PART) from None
+                raise invalid.below(f"/{SECOND_PART}") from None
+            except ParameterInvalid as invalid:
+                raise invalid.inside(SECOND_PART) from None
         profile = _reused(named, labelled.dataset)
         size = labelled.public_size if profile is None else profile.size(labelled)
         request = PlanRequest(
@@ -150,9 +153,9 @@ def _require_fitting(labelled: AskedPart, part: AskedPart) -> None:
         InvalidRequest: the second dataset has other features, or a row can be in both parts.
     """
     if not part.dataset.schema.has_features_of(labelled.dataset.schema):
-        raise InvalidRequest.at(f"{SECOND_PART}/dataset", "other-features")
+        raise InvalidRequest.at(f"/{SECOND_PART}/dataset", "other-features")
     if part.dataset.id == labelled.dataset.id and labelled.scope.overlaps(part.scope):
-        raise InvalidRequest.at(f"{SECOND_PART}/scope", "not-disjoint")
+        raise InvalidRequest.at(f"/{SECOND_PART}/scope", "not-disjoint")
 
 
 @dataclass(frozen=True)

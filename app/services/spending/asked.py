@@ -16,13 +16,13 @@ from app.datasets import catalog
 from app.datasets.catalog import DatasetRow
 from app.ledger import kept_states
 from app.ledger.tables import AccountRow
-from app.privacy.accountants import Amount
-from app.privacy.calibration import Terms
-from app.privacy.events import Event
-from app.privacy.scope import Scope
 from app.services.guarantees import of_large_amount
 from app.services.installation import Installation
 from app.wire.spending import PriceOut
+from grovekeeper_forests.privacy.accountants import Amount
+from grovekeeper_forests.privacy.calibration import Terms
+from grovekeeper_forests.privacy.events import Event
+from grovekeeper_forests.privacy.scope import Scope
 
 _LARGE_DELTA = (
     "δ is above one in a million, or above a tenth of one over the public size. A mechanism that occasionally "

@@ -14,16 +14,15 @@ from typing import Any
 from sqlalchemy.orm import Session
 
 from app.access.grants import Principal
-from app.core import amounts
-from app.forests import catalogue
-from app.forests.expected_accuracy import DELTA, Band, Comparison, Run, runs
 from app.ledger import rules, statements
 from app.ledger.admission import AskedAmount
-from app.privacy import accountants, guarantees, receipts
-from app.privacy.accountants import Amount
-from app.releases.contract import STEPS_OF_A_LABEL
 from app.services.spending.asked import AskedPart, PricedPart
 from app.wire.spending import ExpectedAccuracyOut, ExpectedAurocOut, RecoveredBandOut, RecoveredOut
+from grovekeeper_forests import amounts, catalogue
+from grovekeeper_forests.expected_accuracy import DELTA, Band, Comparison, Run, runs
+from grovekeeper_forests.privacy import accountants, guarantees, receipts
+from grovekeeper_forests.privacy.accountants import Amount
+from grovekeeper_forests.releases.contract import STEPS_OF_A_LABEL
 
 _BOUNDED = (
     "The remaining budget is a lower bound: the scopes of this dataset's jobs overlap in too many ways to compute "

@@ -28,7 +28,7 @@ from app.access.grants import TRAIN, Principal, Role
 from app.access.idempotency import Answer, IdempotentRequest
 from app.access.tables import AnswerRow
 from app.core import limits, stamps
-from app.core.errors import DatasetDeleted, GrovekeeperError, NoRowsYet, NotFound, TooManyRequests, Unavailable
+from app.core.errors import DatasetDeleted, NoRowsYet, NotFound, TooManyRequests, Unavailable
 from app.datasets import catalog
 from app.datasets.catalog import DatasetRow
 from app.db.database import DialectName, time_column, transaction_time
@@ -45,6 +45,7 @@ from app.services.jobs import notices
 from app.services.spending.asked import AskedDataset, PricedPart, read_asked
 from app.webhooks import outbox
 from app.wire.spending import TrainOut
+from grovekeeper_forests.errors import GrovekeeperError
 
 _log = logging.getLogger(__name__)
 

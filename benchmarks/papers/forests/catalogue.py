@@ -11,10 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.core.errors import InvalidRequest
-from app.forests.contract.algorithm import read_all
-from app.forests.contract.plan import Reader
-from app.forests.data.sanitiser import SanitisedColumns, SanitisedRows
-from app.forests.data.schema import Schema
 from benchmarks.papers.forests.bms_rf_plain import grow as bms_rf_plain
 from benchmarks.papers.forests.bms_rf_plain import read as stacked
 from benchmarks.papers.forests.bms_rf_plain.describe import StackedReference
@@ -38,6 +34,10 @@ from benchmarks.papers.forests.oblique import grow as oblique
 from benchmarks.papers.forests.rdt_plain import describe as random_trees
 from benchmarks.papers.forests.rdt_plain import grow as rdt_plain
 from benchmarks.papers.forests.trees import node_read_out
+from grovekeeper_forests.contract.algorithm import read_all
+from grovekeeper_forests.contract.plan import Reader
+from grovekeeper_forests.data.sanitiser import SanitisedColumns, SanitisedRows
+from grovekeeper_forests.data.schema import Schema
 
 _SEED_BITS = 32
 ReadForest: TypeAlias = Callable[[PlainForest, Schema, str], Reader]

@@ -8,9 +8,9 @@ from typing import Any, Protocol
 
 from numpy.typing import NDArray
 
-from app.forests.contract.algorithm import Parameter, Parameters, Value
-from app.forests.data.sanitiser import SanitisedRows
-from app.forests.data.schema import Schema
+from grovekeeper_forests.contract.algorithm import Parameter, Parameters, Value
+from grovekeeper_forests.data.sanitiser import SanitisedRows
+from grovekeeper_forests.data.schema import Schema
 
 
 class Reference:

@@ -6,8 +6,8 @@ from dataclasses import replace
 from fractions import Fraction
 
 from app.core import limits
-from app.forests.contract.algorithm import Parameter, share
-from app.forests.trees import tree_parameters
+from grovekeeper_forests.contract.algorithm import Parameter, share
+from grovekeeper_forests.trees import tree_parameters
 
 MAX_STRENGTH = 1_000
 """B1 and B2 of multinomial splits."""

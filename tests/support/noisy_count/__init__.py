@@ -4,9 +4,9 @@ from types import ModuleType
 from typing import Any
 
 from app.api import main
-from app.releases import names
 from app.services.drawing import perform
 from app.services.releases import kinds
+from grovekeeper_forests.releases import names
 from tests.support.noisy_count.draw import draw
 from tests.support.noisy_count.service import COUNT, CountKind, routes
 

@@ -4,9 +4,9 @@ import json
 
 import numpy as np
 
-from app.forests.bins import releases
-from app.forests.noise.randomness import PaidRandomness
-from app.releases.drawing import Drawing
+from grovekeeper_forests.bins import releases
+from grovekeeper_forests.noise.randomness import PaidRandomness
+from grovekeeper_forests.releases.drawing import Drawing
 from tests.support.noisy_count.price import CountPlan
 
 

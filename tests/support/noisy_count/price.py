@@ -2,10 +2,10 @@
 
 from dataclasses import dataclass
 
-from app.forests.bins import noisy_counts
-from app.forests.contract.algorithm import PublicFacts
-from app.privacy import events
-from app.privacy.events import Event
+from grovekeeper_forests.bins import noisy_counts
+from grovekeeper_forests.contract.algorithm import PublicFacts
+from grovekeeper_forests.privacy import events
+from grovekeeper_forests.privacy.events import Event
 
 
 @dataclass(frozen=True)

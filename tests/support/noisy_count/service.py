@@ -10,10 +10,7 @@ from sqlalchemy.orm import Session
 
 from app.access.grants import Principal
 from app.api.requests import BodyRoute, By, Idempotency, sent
-from app.forests.bins import noisy_counts
 from app.jobs.tables import JobRow
-from app.privacy import events
-from app.releases.contract import public_facts
 from app.services.installation import Installation
 from app.services.jobs.task import JobTask
 from app.services.releases.contract import (
@@ -31,6 +28,9 @@ from app.services.spending.asked import AskedDataset, PricedPart, ask_part
 from app.services.spending.quotes import PartQuote
 from app.wire.base import Answer, JsonObject, PublicSentence
 from app.wire.spending import AccountPlanOut, SpendIn, TrainOut
+from grovekeeper_forests.bins import noisy_counts
+from grovekeeper_forests.privacy import events
+from grovekeeper_forests.releases.contract import public_facts
 from tests.support.noisy_count.price import CountPlan, plan
 from tests.support.noisy_count.read import read
 

@@ -4,7 +4,8 @@ import pytest
 
 from app.api.pages.forms import utc
 from app.core import limits
-from app.core.errors import GrovekeeperError, InvalidRequest, MalformedRequest
+from app.core.errors import InvalidRequest, MalformedRequest
+from grovekeeper_forests.errors import GrovekeeperError
 from tests.support.file_forms import BOUNDARY, FILE, body_of, read_body
 
 

@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from app.privacy.accountants import gdp, pure
 from benchmarks import accuracy, datasets, runs, tables
 from benchmarks.reference import methods
 from benchmarks.runs import Run, RunsUnreadable, Task
+from grovekeeper_forests.privacy.accountants import gdp, pure
 
 SMALL = "rdt-ta:n_estimators=1,max_depth=1"
 
@@ -142,7 +142,7 @@ def test_a_refused_task_is_reported_and_the_others_run(folder: Path, tmp_path: P
     ((refused, reason),) = accuracy.complete(folder, tasks, tmp_path / "runs.csv", n_jobs=1)
 
     assert refused == tasks[0]
-    assert reason == "/parameters/max_depth: too-large"
+    assert reason == "max_depth: too-large (accepted: 0 to 12)"
     assert [run.task for run in runs.load(tmp_path / "runs.csv", Run)] == tasks[1:]
 
 

@@ -8,10 +8,11 @@ import pyarrow as pa
 import pytest
 
 from app.core import limits
-from app.forests.data.sanitiser import max_rows
 from app.services import arrow_tables
 from grovekeeper_client import models
 from grovekeeper_client.models import predict_columns, predict_rows, predict_table
+from grovekeeper_forests import limits as forest_limits
+from grovekeeper_forests.data.sanitiser import max_rows
 from tests.support.schemas import sized
 
 
@@ -42,14 +43,14 @@ class _Counting:
 
 
 def test_the_limits_are_those_of_the_service() -> None:
-    assert models.MAX_ROWS == limits.MAX_PREDICTION_ROWS
-    assert models.MAX_CELLS == limits.MAX_PREDICTION_CELLS
+    assert models.MAX_ROWS == forest_limits.MAX_PREDICTION_ROWS
+    assert models.MAX_CELLS == forest_limits.MAX_PREDICTION_CELLS
     assert models.MAX_BYTES == limits.MAX_PREDICTION_BODY_BYTES
 
 
-@pytest.mark.parametrize("extra", [-limits.MAX_PREDICTION_ROWS, -1, 0, 1, limits.MAX_PREDICTION_ROWS])
+@pytest.mark.parametrize("extra", [-forest_limits.MAX_PREDICTION_ROWS, -1, 0, 1, forest_limits.MAX_PREDICTION_ROWS])
 def test_any_number_of_rows_is_predicted(extra: int) -> None:
-    n_rows = limits.MAX_PREDICTION_ROWS + extra
+    n_rows = forest_limits.MAX_PREDICTION_ROWS + extra
     by_row, by_column = _Counting(), _Counting()
     answer = predict_rows(by_row, "md_1", [{"n": n} for n in range(n_rows)], schema=_schema("n"))  # type: ignore[arg-type]
     assert answer["labels"] == [str(n) for n in range(n_rows)]
@@ -58,8 +59,8 @@ def test_any_number_of_rows_is_predicted(extra: int) -> None:
     assert len(answer["probabilities"]) == n_rows
     assert answer["classes"] == ["a"]
     for client in (by_row, by_column):
-        assert max(client.sizes) <= limits.MAX_PREDICTION_ROWS
-        assert len(client.sizes) == max(-(-n_rows // limits.MAX_PREDICTION_ROWS), 1)
+        assert max(client.sizes) <= forest_limits.MAX_PREDICTION_ROWS
+        assert len(client.sizes) == max(-(-n_rows // forest_limits.MAX_PREDICTION_ROWS), 1)
 
 
 def test_wide_rows_stay_below_the_limit_of_cells() -> None:

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from threading import Event, Thread
 
-from app.core.kept import kept_property
+from grovekeeper_forests.kept import kept_property
 
 WAIT_S = 30
 

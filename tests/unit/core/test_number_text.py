@@ -8,7 +8,7 @@ import pytest
 
 from app.core.number_text import number_of
 from app.datasets.csv_columns import NumberColumn
-from app.forests.data.schema import Feature
+from grovekeeper_forests.data.schema import Feature
 
 NUMBERS = [
     "39", "+39", "-0", "39.", ".5", "39.5", "1e3", "1E-3", "-1e400", "1e400", "inf", "-Infinity", "INF", " 39\t", "007",

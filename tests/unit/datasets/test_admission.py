@@ -16,7 +16,7 @@ from app.core.files import Directory
 from app.core.sealed_files import DataKey
 from app.datasets import admission, row_files
 from app.datasets.row_layout import hash_cells
-from app.privacy.partitions import HashPartition
+from grovekeeper_forests.privacy.partitions import HashPartition
 
 KEY = DataKey(bytes(range(32)))
 ANN, BEN = admission.unit_row_ids(["ann", "ben"], dataset_key=KEY.secret)

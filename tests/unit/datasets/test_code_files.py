@@ -15,10 +15,10 @@ from app.core.sealed_files import DataKey, SealBroken, SealedFile, Writer
 from app.datasets import code_files, erasure, private_rows, row_files
 from app.datasets.private_rows import Selection
 from app.datasets.row_layout import arrow_schema
-from app.forests.bins import quantile_bins
-from app.forests.data.coded_rows import CodedRows, CodeRequest
-from app.forests.data.encoding import Encoding
-from app.privacy.scope import WHOLE, Scope
+from grovekeeper_forests.bins import quantile_bins
+from grovekeeper_forests.data.coded_rows import CodedRows, CodeRequest
+from grovekeeper_forests.data.encoding import Encoding
+from grovekeeper_forests.privacy.scope import WHOLE, Scope
 from tests.support.uploads import DATA_KEY, HEADER, SCHEMA, Ingestion, path_of, store_table, stored_table
 from tests.support.wide_codes import wide_codes
 

@@ -21,7 +21,7 @@ import pyarrow.parquet.encryption as pe
 import pytest
 
 from app.core import limits
-from app.core.errors import GrovekeeperError, RowsInvalid, TooLarge
+from app.core.errors import RowsInvalid, TooLarge
 from app.datasets import columnar_child as decoding
 from app.datasets import columnar_source, fingerprints, row_files
 from app.datasets.columnar_child import BodyRefused, decode
@@ -41,7 +41,8 @@ from app.datasets.csv_columns import NumberColumn, UnitColumn
 from app.datasets.row_layout import ROW_ID_COLUMN
 from app.datasets.unit_names import RAW
 from app.datasets.upload_bodies import BodyForm
-from app.forests.data.schema import Feature, Label, Schema
+from grovekeeper_forests.data.schema import Feature, Label, Schema
+from grovekeeper_forests.errors import GrovekeeperError
 from tests.support.columnar import COLUMNAR, body_of
 from tests.support.uploads import DATA_KEY, GOOD_ROW, HEADER, Ingestion, stored_table
 

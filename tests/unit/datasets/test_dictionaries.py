@@ -9,8 +9,8 @@ from pydantic import ValidationError
 
 from app.core.errors import InvalidRequest, TooLarge
 from app.datasets.dictionaries import Draft, NotADictionary, draft_declaration
-from app.forests.data.schema import Schema
 from app.wire.datasets import DatasetIn
+from grovekeeper_forests.data.schema import Schema
 
 FRICTIONLESS: dict[str, Any] = {
     "name": "census",

@@ -13,13 +13,15 @@ import pyarrow as pa
 import pytest
 
 from app.core import limits
-from app.core.errors import GrovekeeperError, MalformedRequest, RowsInvalid, TooLarge
+from app.core.errors import MalformedRequest, RowsInvalid, TooLarge
 from app.datasets import row_layout
 from app.datasets.csv_columns import ReadColumn
 from app.datasets.row_layout import hash_cells, hash_keys
 from app.datasets.upload_bodies import BodyForm
-from app.forests.data.schema import Feature, Label, Schema
-from app.privacy.partitions import HashPartition, Partitions
+from grovekeeper_forests import limits as forest_limits
+from grovekeeper_forests.data.schema import Feature, Label, Schema
+from grovekeeper_forests.errors import GrovekeeperError
+from grovekeeper_forests.privacy.partitions import HashPartition, Partitions
 from tests.support.columnar import body_of
 from tests.support.uploads import GOOD_ROW, HEADER, KEY, Ingestion, path_of, stored_table
 
@@ -358,7 +360,7 @@ def test_a_small_gzip_does_not_unpack_to_a_large_upload(ingest, monkeypatch):
 
 
 def test_too_many_rows_are_refused(ingest, monkeypatch):
-    monkeypatch.setattr(limits, "MAX_ROWS_PER_DATASET", 3)
+    monkeypatch.setattr(forest_limits, "MAX_ROWS_PER_DATASET", 3)
     assert isinstance(refusal(ingest, HEADER + GOOD_ROW * 4), TooLarge)
     assert ingest(HEADER + GOOD_ROW * 3).n_rows == 3
 

@@ -7,7 +7,7 @@ import sys
 PROGRAM = """
 import io, json, resource, sys, tempfile
 from pathlib import Path
-from app.privacy.partitions import HashPartition, Partitions
+from grovekeeper_forests.privacy.partitions import HashPartition, Partitions
 from tests.support.uploads import HEADER, GOOD_ROW, Ingestion
 
 class LongBody(io.RawIOBase):

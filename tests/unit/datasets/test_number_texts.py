@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from app.core.number_text import text_of_number
 from app.datasets.upload_bodies import BodyForm
-from app.forests.data.schema import Feature, Label, Schema
 from grovekeeper_client import rows
+from grovekeeper_forests.data.schema import Feature, Label, Schema
 from tests.support.uploads import Ingestion
 
 F32 = pa.float32()

@@ -18,14 +18,14 @@ import pytest
 from app.api.pages.models import _value as form_cell
 from app.cli.command import WrongUse
 from app.cli.models import read_rows
-from app.core.errors import GrovekeeperError
 from app.datasets.upload_bodies import BodyForm
-from app.forests.data.sanitiser import RequestRows, SanitisedColumns, sanitise_prediction_columns
-from app.forests.data.schema import Feature, Label, Schema
 from app.services import arrow_tables
 from app.services.inference import read_request
 from grovekeeper_client import rows as client_rows
 from grovekeeper_client.rows import write_arrow
+from grovekeeper_forests.data.sanitiser import RequestRows, SanitisedColumns, sanitise_prediction_columns
+from grovekeeper_forests.data.schema import Feature, Label, Schema
+from grovekeeper_forests.errors import GrovekeeperError
 from tests.support.uploads import Ingestion
 
 CATEGORIES = ("A", "\u00e9", "39", "True", "1")
@@ -111,7 +111,7 @@ def by_rows(feature: Feature, _: Path, cell: Any) -> Any:
 
 def by_columns(feature: Feature, _: Path, cell: Any) -> Any:
     columns = json.loads(json.dumps({"cell": [cell]}, allow_nan=False))
-    return meaning(feature, RequestRows(schema_of(feature)).sanitise_columns(columns, at="/columns"))
+    return meaning(feature, RequestRows(schema_of(feature)).sanitise_columns(columns, place=("columns",)))
 
 
 def by_stream(feature: Feature, _: Path, cell: Any) -> Any:
@@ -139,7 +139,7 @@ def inferred(feature: Feature, body: bytes, lengths: list[str]) -> Any:
     _, columns = read_request(body, lengths, schema_of(feature))
     values = {name: list(cells) if isinstance(cells, list) else cells for name, cells in columns.items()}
     if all(isinstance(cells, list) for cells in values.values()):
-        return meaning(feature, RequestRows(schema_of(feature)).sanitise_columns(values, at="/inputs"))
+        return meaning(feature, RequestRows(schema_of(feature)).sanitise_columns(values, place=("inputs",)))
     pytest.skip("not a list")
 
 
@@ -158,7 +158,7 @@ def by_cli_lines(feature: Feature, folder: Path, cell: Any) -> Any:
 def by_client(feature: Feature, source: Any) -> Any:
     read = client_rows.read(source, {"features": [CARDS[feature.type]], "label": {"name": "y"}})
     columns = json.loads(json.dumps(read.columns, allow_nan=False))
-    answer = meaning(feature, RequestRows(schema_of(feature)).sanitise_columns(columns, at="/columns"))
+    answer = meaning(feature, RequestRows(schema_of(feature)).sanitise_columns(columns, place=("columns",)))
     if read.table is not None:
         table = arrow_tables.read(client_rows.write_stream(read.table, 0, 1, read_out=None), schema_of(feature))
         assert meaning(feature, sanitise_prediction_columns(schema_of(feature), table.columns)) == answer

@@ -10,11 +10,11 @@ from app.core.files import Directory
 from app.core.sealed_files import DataKey, SealedFile
 from app.datasets import private_rows, row_files, row_layout
 from app.datasets.private_rows import Selection
-from app.forests.bins import quantile_bins
-from app.forests.data.coded_rows import CodeRequest
-from app.forests.data.schema import Feature, Schema
-from app.privacy.partitions import HashPartition, Partitions
-from app.privacy.scope import WHOLE
+from grovekeeper_forests.bins import quantile_bins
+from grovekeeper_forests.data.coded_rows import CodeRequest
+from grovekeeper_forests.data.schema import Feature, Schema
+from grovekeeper_forests.privacy.partitions import HashPartition, Partitions
+from grovekeeper_forests.privacy.scope import WHOLE
 from tests.support.uploads import DATA_KEY, GOOD_ROW, HEADER, SCHEMA, Ingestion, path_of, store_table, stored_table
 
 NUMBERED = HEADER + "".join(f"{index % 120},1,Male,0,>50K\n" for index in range(200))

@@ -7,9 +7,9 @@ import os
 import numpy as np
 import pytest
 
-from app.core import limits
 from app.datasets.row_layout import hash_cells
-from app.privacy.partitions import HashPartition
+from grovekeeper_forests import limits as forest_limits
+from grovekeeper_forests.privacy.partitions import HashPartition
 
 KEY = bytes(range(32))
 
@@ -54,7 +54,7 @@ def test_no_rows_have_no_cells():
     assert hash_cells(b"", partition=HashPartition("shard", 3), dataset_key=KEY).shape == (0,)
 
 
-@pytest.mark.parametrize("cells", [0, -1, limits.MAX_HASH_CELLS + 1])
+@pytest.mark.parametrize("cells", [0, -1, forest_limits.MAX_HASH_CELLS + 1])
 def test_a_number_of_cells_outside_the_limits_is_refused(cells):
     with pytest.raises(ValueError, match="hash partition"):
         HashPartition("shard", cells)

@@ -14,9 +14,9 @@ from app.core.errors import InstallationError, RowsInvalid
 from app.datasets import private_rows, row_layout
 from app.datasets.private_rows import Selection
 from app.datasets.row_layout import hash_cells, hash_keys, stored_columns
-from app.forests.data.schema import Feature, Label
-from app.privacy.partitions import ColumnPartition, EpochPartition, HashPartition, Partitions
-from app.privacy.scope import WHOLE, Scope
+from grovekeeper_forests.data.schema import Feature, Label
+from grovekeeper_forests.privacy.partitions import ColumnPartition, EpochPartition, HashPartition, Partitions
+from grovekeeper_forests.privacy.scope import WHOLE, Scope
 from tests.support.uploads import KEY, SCHEMA, Ingestion, store_table, stored_table
 
 REGION = ColumnPartition("region", "land", False, ("EU", "US"), has_missing=True)

@@ -7,9 +7,9 @@ from app.core.errors import InstallationError
 from app.datasets import private_rows
 from app.datasets.private_rows import Selection
 from app.datasets.row_layout import RowGroups
-from app.forests.bins import quantile_bins
-from app.forests.data.coded_rows import CodedRows, CodeRequest
-from app.privacy.scope import WHOLE, Scope
+from grovekeeper_forests.bins import quantile_bins
+from grovekeeper_forests.data.coded_rows import CodedRows, CodeRequest
+from grovekeeper_forests.privacy.scope import WHOLE, Scope
 from tests.support.uploads import HEADER, SCHEMA, Ingestion, store_table, stored_table
 
 BODY = HEADER + "".join(f"{index % 120},1,Male,0,{'>50K' if index % 5 else 'unknown'}\n" for index in range(300))

@@ -4,11 +4,11 @@ from fractions import Fraction
 
 import pytest
 
-from app.core.errors import InvalidRequest
-from app.forests import catalogue
-from app.forests.contract.plan import Plan
-from app.privacy.calibration import Terms
-from app.releases.forest.price import PlanRequest, plan
+from grovekeeper_forests import catalogue
+from grovekeeper_forests.contract.plan import Plan
+from grovekeeper_forests.errors import ParameterInvalid
+from grovekeeper_forests.privacy.calibration import Terms
+from grovekeeper_forests.releases.forest.price import PlanRequest, plan
 from tests.support.schemas import schema_of
 
 DELTA = Fraction(1, 10**6)
@@ -50,9 +50,9 @@ def test_a_budget_is_hopeless_below_a_threshold_of_rows_times_mu() -> None:
 
 
 def test_auto_takes_no_parameters() -> None:
-    with pytest.raises(InvalidRequest) as refused:
+    with pytest.raises(ParameterInvalid) as refused:
         planned("auto", "gdp", max_depth=3)
-    assert [(error.at, error.problem) for error in refused.value.errors] == [("/parameters", "not-with-auto")]
+    assert [(error.place, error.problem) for error in refused.value.problems] == [(("parameters",), "not-with-auto")]
 
 
 def test_without_a_public_size_auto_assumes_a_small_table() -> None:

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from app.forests import catalogue
-from app.forests.expected_accuracy import at_epsilon_one
+from grovekeeper_forests import catalogue
+from grovekeeper_forests.expected_accuracy import at_epsilon_one
 
 ROOT = Path(__file__).parents[3]
 OURS = ["auto", "rpf", "nbrt"]

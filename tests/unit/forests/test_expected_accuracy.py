@@ -2,9 +2,9 @@
 
 import pytest
 
-from app.forests.data.schema import Schema
-from app.forests.expected_accuracy import MEASUREMENTS, Comparison, runs
 from benchmarks import measured_accuracy
+from grovekeeper_forests.data.schema import Schema
+from grovekeeper_forests.expected_accuracy import MEASUREMENTS, Comparison, runs
 from tests.support.schemas import schema_of
 
 

@@ -5,13 +5,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from app.forests import remote
-from app.forests.data.coded_rows import CodedRows
-from app.forests.data.encoding import Encoding
-from app.forests.remote import Branch, Call, CodedDistributedRows, Question, ShardStates, StateMissing
-from app.forests.trees.tree_histograms import Assignment
-from app.releases.forest.draw import grow
-from app.releases.forest.price import plan
+from grovekeeper_forests import remote
+from grovekeeper_forests.data.coded_rows import CodedRows
+from grovekeeper_forests.data.encoding import Encoding
+from grovekeeper_forests.releases.forest.draw import grow
+from grovekeeper_forests.releases.forest.price import plan
+from grovekeeper_forests.remote import Branch, Call, CodedDistributedRows, Question, ShardStates, StateMissing
+from grovekeeper_forests.trees.tree_histograms import Assignment
 from tests.privacy.noiseless import REQUESTS, Noiseless, as_codes
 from tests.support.machines import Machines, shards_of
 from tests.support.reweighted import SCHEMA, rows

@@ -16,10 +16,10 @@ from app.ledger.admission import (
     Population,
     Refused,
 )
-from app.privacy.joint_loads import Tightest
-from app.privacy.numbering import Numbering
-from app.privacy.partitions import HashPartition, Partitions
-from app.privacy.scope import WHOLE, Scope
+from grovekeeper_forests.privacy.joint_loads import Tightest
+from grovekeeper_forests.privacy.numbering import Numbering
+from grovekeeper_forests.privacy.partitions import HashPartition, Partitions
+from grovekeeper_forests.privacy.scope import WHOLE, Scope
 
 SIZES = {"a": 2, "b": 3}
 CELLS = [dict(zip(SIZES, cell, strict=True)) for cell in product(*map(range, SIZES.values()))]

@@ -15,8 +15,8 @@ from app.ledger import state as states
 from app.ledger.accounts import account_row
 from app.ledger.state import CellDelta, Source, State, facts_of
 from app.ledger.tables import AccountRow, Entry, EntryKind
-from app.privacy.partitions import Partitions
-from app.privacy.scope import WHOLE, Scope
+from grovekeeper_forests.privacy.partitions import Partitions
+from grovekeeper_forests.privacy.scope import WHOLE, Scope
 from tests.support.population_accounts import PURE, ZCDP
 
 CUT = Partitions.from_json(

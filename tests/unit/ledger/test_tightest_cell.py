@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from typing import TypeAlias
 
 from app.ledger.admission import AccountState
-from app.privacy.numbering import Numbering
-from app.privacy.partitions import ColumnPartition, Partitions
-from app.privacy.scope import Cell, Scope
+from grovekeeper_forests.privacy.numbering import Numbering
+from grovekeeper_forests.privacy.partitions import ColumnPartition, Partitions
+from grovekeeper_forests.privacy.scope import Cell, Scope
 
 PARTITIONS = Partitions(
     (

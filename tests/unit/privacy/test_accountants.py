@@ -7,8 +7,8 @@ import pytest
 from flint import arb, ctx
 from scipy.special import log_ndtr
 
-from app.privacy.accountants import ALL, Amount, gdp, largest_that_fits, zcdp
-from app.privacy.accountants.accountant import (
+from grovekeeper_forests.privacy.accountants import ALL, Amount, gdp, largest_that_fits, zcdp
+from grovekeeper_forests.privacy.accountants.accountant import (
     Accountant,
     enclosure,
     largest_holding,
@@ -18,7 +18,13 @@ from app.privacy.accountants.accountant import (
     steps_up,
     upper_end,
 )
-from app.privacy.events import Adjacency, DiscreteLaplace, ExponentialMechanism, PermuteAndFlip, RoundedGaussian
+from grovekeeper_forests.privacy.events import (
+    Adjacency,
+    DiscreteLaplace,
+    ExponentialMechanism,
+    PermuteAndFlip,
+    RoundedGaussian,
+)
 
 AR = Adjacency.ADD_REMOVE_ONE
 DELTA = Fraction(1, 10**6)

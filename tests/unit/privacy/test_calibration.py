@@ -6,11 +6,11 @@ from fractions import Fraction
 
 import pytest
 
-from app.core import limits
-from app.core.errors import InvalidRequest
-from app.privacy import accountants
-from app.privacy.calibration import Budget, Terms, fitted
-from app.privacy.events import (
+from grovekeeper_forests import limits as forest_limits
+from grovekeeper_forests.errors import ParameterInvalid
+from grovekeeper_forests.privacy import accountants
+from grovekeeper_forests.privacy.calibration import Budget, Terms, fitted
+from grovekeeper_forests.privacy.events import (
     Adjacency,
     DiscreteLaplace,
     Event,
@@ -86,12 +86,12 @@ def test_a_refused_epsilon_is_told_the_smallest_one(accountant: str, delta: Frac
     def budget(epsilon: Fraction) -> Budget:
         return Terms(epsilon, accountant, delta, max_rows=max_rows).budget()
 
-    with pytest.raises(InvalidRequest) as refused:
+    with pytest.raises(ParameterInvalid) as refused:
         budget(Fraction(1, 10**10))
-    (words,) = refused.value.errors[0].accepted
+    (words,) = refused.value.problems[0].accepted
     smallest = Fraction(words.removeprefix("at least "))
     assert budget(smallest).amount >= 1
-    with pytest.raises(InvalidRequest):
+    with pytest.raises(ParameterInvalid):
         budget(smallest - Fraction(1, 10**9))
 
 
@@ -155,33 +155,33 @@ def test_all_rows_of_a_unit_together_cost_at_most_the_price(accountant: str, max
     assert price == unit.price(Fraction(1), delta)
     assert own == Budget(accountant, price // times, AR)
     assert times * own.amount <= price < times * (own.amount + 1)
-    with pytest.raises(InvalidRequest):
+    with pytest.raises(ParameterInvalid):
         Terms(Fraction(1), accountant, delta, AR, 10**10).budget()
 
 
 def problem_of(call: Callable[[], object]) -> tuple[str, str]:
-    with pytest.raises(InvalidRequest) as refused:
+    with pytest.raises(ParameterInvalid) as refused:
         call()
-    [(at, problem)] = [(error.at, error.problem) for error in refused.value.errors]
+    [(at, problem)] = [(error.place, error.problem) for error in refused.value.problems]
     return at, problem
 
 
 def test_a_price_needs_a_delta_where_the_account_has_one_and_an_amount_of_one_step() -> None:
-    most = Fraction(limits.MAX_CAP_EPSILON_WITH_DELTA)
+    most = Fraction(forest_limits.MAX_CAP_EPSILON_WITH_DELTA)
 
     def price(epsilon: Fraction, accountant: str, delta: Fraction | None) -> Callable[[], int]:
         return Terms(epsilon, accountant, delta).price
 
     for accountant in ("zcdp", "gdp"):
-        assert problem_of(price(Fraction(1), accountant, None)) == ("/delta", "required")
-        assert problem_of(price(Fraction(1), accountant, Fraction(0))) == ("/delta", "not-positive")
-        assert problem_of(price(Fraction(1), accountant, Fraction(-1))) == ("/delta", "not-positive")
-        assert problem_of(price(Fraction(1), accountant, Fraction(1))) == ("/delta", "not-below-one")
-        assert problem_of(price(Fraction(1, 10**9), accountant, Fraction(1, 10**99))) == ("/epsilon", "too-small")
-        assert problem_of(price(most + 1, accountant, DELTA)) == ("/epsilon", "too-large")
+        assert problem_of(price(Fraction(1), accountant, None)) == (("delta",), "required")
+        assert problem_of(price(Fraction(1), accountant, Fraction(0))) == (("delta",), "not-positive")
+        assert problem_of(price(Fraction(1), accountant, Fraction(-1))) == (("delta",), "not-positive")
+        assert problem_of(price(Fraction(1), accountant, Fraction(1))) == (("delta",), "not-below-one")
+        assert problem_of(price(Fraction(1, 10**9), accountant, Fraction(1, 10**99))) == (("epsilon",), "too-small")
+        assert problem_of(price(most + 1, accountant, DELTA)) == (("epsilon",), "too-large")
         assert price(most, accountant, DELTA)() > 0
-    assert problem_of(price(Fraction(1), "pure", DELTA)) == ("/delta", "not-for-pure")
-    assert problem_of(price(Fraction(0), "pure", None)) == ("/epsilon", "too-small")
+    assert problem_of(price(Fraction(1), "pure", DELTA)) == (("delta",), "not-for-pure")
+    assert problem_of(price(Fraction(0), "pure", None)) == (("epsilon",), "too-small")
     assert [price(Fraction(1, 10**9), "pure", None)(), price(most + 1, "pure", None)()] == [1, (most + 1) * 10**9]
 
 

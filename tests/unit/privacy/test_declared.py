@@ -9,9 +9,9 @@ from dp_accounting.rdp import RdpAccountant
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.privacy import declared
-from app.privacy.declared import DeclaredLoss
-from app.privacy.events import Adjacency, NoBoundInUnit, UnknownPrivacyEvent
+from grovekeeper_forests.privacy import declared
+from grovekeeper_forests.privacy.declared import DeclaredLoss
+from grovekeeper_forests.privacy.events import Adjacency, NoBoundInUnit, UnknownPrivacyEvent
 
 ROW, LABEL = Adjacency.ADD_REMOVE_ONE, Adjacency.LABEL
 HALF, TENTH = Fraction(1, 2), Fraction(1, 10)

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from app.privacy import events
-from app.privacy.events import (
+from grovekeeper_forests.privacy import events
+from grovekeeper_forests.privacy.events import (
     Adjacency,
     DiscreteLaplace,
     Event,

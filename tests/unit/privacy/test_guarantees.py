@@ -7,10 +7,10 @@ from statistics import NormalDist
 import numpy as np
 import pytest
 
-from app.privacy import accountants
-from app.privacy.accountants import Amount, SplitDelta
-from app.privacy.events import Adjacency
-from app.privacy.guarantees import addition, guarantee, odds_by_change, of_output, right_guesses
+from grovekeeper_forests.privacy import accountants
+from grovekeeper_forests.privacy.accountants import Amount, SplitDelta
+from grovekeeper_forests.privacy.events import Adjacency
+from grovekeeper_forests.privacy.guarantees import addition, guarantee, odds_by_change, of_output, right_guesses
 
 ROWS = Adjacency.ADD_REMOVE_ONE
 

@@ -2,10 +2,10 @@
 
 from collections.abc import Iterator
 
-from app.privacy.joint_loads import Loads
-from app.privacy.numbering import Numbering
-from app.privacy.partitions import HashPartition, Partitions
-from app.privacy.scope import Cell, Scope
+from grovekeeper_forests.privacy.joint_loads import Loads
+from grovekeeper_forests.privacy.numbering import Numbering
+from grovekeeper_forests.privacy.partitions import HashPartition, Partitions
+from grovekeeper_forests.privacy.scope import Cell, Scope
 
 AMOUNTS = [5, 7, 11]
 

@@ -4,9 +4,9 @@ from fractions import Fraction
 
 import pytest
 
-from app.privacy import receipts
-from app.privacy.accountants import pure
-from app.privacy.events import (
+from grovekeeper_forests.privacy import receipts
+from grovekeeper_forests.privacy.accountants import pure
+from grovekeeper_forests.privacy.events import (
     Adjacency,
     DiscreteLaplace,
     Event,

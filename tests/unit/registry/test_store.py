@@ -6,7 +6,7 @@ import pytest
 
 from app.core import limits
 from app.registry.store import ArtifactCache
-from app.releases.forest import read as released_forest
+from grovekeeper_forests.releases.forest import read as released_forest
 
 
 class Store:

@@ -6,27 +6,27 @@ from typing import Any
 import numpy as np
 import pytest
 
-from app.core.errors import InvalidRequest
-from app.forests import catalogue
-from app.forests.bins import noisy_counts, releases
-from app.forests.contract.algorithm import PublicFacts
-from app.forests.data.sanitiser import SanitisedColumns, SanitisedRows
-from app.forests.data.schema import Schema
-from app.forests.noise.randomness import SystemRandomness
-from app.privacy.accountants import pure
-from app.privacy.calibration import Terms
-from app.privacy.events import Adjacency
-from app.releases.choice import price as choice_price
-from app.releases.contract import public_facts
-from app.releases.evaluation import answers, metrics
-from app.releases.evaluation import draw as evaluation_draw
-from app.releases.evaluation import price as evaluation_price
-from app.releases.evaluation.price import EvaluationInvalid, EvaluationPlan
-from app.releases.evaluation.read import Evaluation
-from app.releases.forest.draw import grow
-from app.releases.forest.price import PlanRequest, plan
-from app.releases.forest.read import probabilities
-from app.releases.profile import price as profile_price
+from grovekeeper_forests import catalogue
+from grovekeeper_forests.bins import noisy_counts, releases
+from grovekeeper_forests.contract.algorithm import PublicFacts
+from grovekeeper_forests.data.sanitiser import SanitisedColumns, SanitisedRows
+from grovekeeper_forests.data.schema import Schema
+from grovekeeper_forests.errors import ParameterInvalid
+from grovekeeper_forests.noise.randomness import SystemRandomness
+from grovekeeper_forests.privacy.accountants import pure
+from grovekeeper_forests.privacy.calibration import Terms
+from grovekeeper_forests.privacy.events import Adjacency
+from grovekeeper_forests.releases.choice import price as choice_price
+from grovekeeper_forests.releases.contract import public_facts
+from grovekeeper_forests.releases.evaluation import answers, metrics
+from grovekeeper_forests.releases.evaluation import draw as evaluation_draw
+from grovekeeper_forests.releases.evaluation import price as evaluation_price
+from grovekeeper_forests.releases.evaluation.price import EvaluationInvalid, EvaluationPlan
+from grovekeeper_forests.releases.evaluation.read import Evaluation
+from grovekeeper_forests.releases.forest.draw import grow
+from grovekeeper_forests.releases.forest.price import PlanRequest, plan
+from grovekeeper_forests.releases.forest.read import probabilities
+from grovekeeper_forests.releases.profile import price as profile_price
 from tests.support.schemas import schema_of
 
 SCHEMA = schema_of(
@@ -228,9 +228,9 @@ def test_scores_fall_into_equal_bins_of_which_the_last_holds_one(
 
 
 def test_scores_of_more_than_two_classes_have_no_curve() -> None:
-    with pytest.raises(InvalidRequest) as refused:
+    with pytest.raises(ParameterInvalid) as refused:
         evaluation_price.plan_tables(["auroc"], facts("pure", None, schema=THREE), score_bins=4)
-    assert [(error.at, error.problem) for error in refused.value.errors] == [("/metrics", "needs-two-classes")]
+    assert [(error.place, error.problem) for error in refused.value.problems] == [(("metrics",), "needs-two-classes")]
 
 
 @pytest.mark.parametrize(

@@ -7,20 +7,20 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from app.forests import catalogue
-from app.forests.algorithms.literature.price import MedianTrees, SemiSupervisedTrees
-from app.forests.contract.plan import Forest
-from app.forests.data.coded_rows import CodedPart
-from app.forests.data.encoding import Encoding
-from app.forests.data.sanitiser import SanitisedColumns, SanitisedRows
-from app.forests.noise.randomness import SystemRandomness
-from app.forests.trees import tree_growth, tree_histograms, tree_parameters
-from app.forests.trees.tree_growth import random_structure
-from app.forests.trees.tree_histograms import Assignment, LocalHistograms
-from app.privacy.calibration import Terms
-from app.releases.forest import draw as forest_draw
-from app.releases.forest.draw import grow
-from app.releases.forest.price import PlanRequest, plan
+from grovekeeper_forests import catalogue
+from grovekeeper_forests.algorithms.literature.price import MedianTrees, SemiSupervisedTrees
+from grovekeeper_forests.contract.plan import Forest
+from grovekeeper_forests.data.coded_rows import CodedPart
+from grovekeeper_forests.data.encoding import Encoding
+from grovekeeper_forests.data.sanitiser import SanitisedColumns, SanitisedRows
+from grovekeeper_forests.noise.randomness import SystemRandomness
+from grovekeeper_forests.privacy.calibration import Terms
+from grovekeeper_forests.releases.forest import draw as forest_draw
+from grovekeeper_forests.releases.forest.draw import grow
+from grovekeeper_forests.releases.forest.price import PlanRequest, plan
+from grovekeeper_forests.trees import tree_growth, tree_histograms, tree_parameters
+from grovekeeper_forests.trees.tree_growth import random_structure
+from grovekeeper_forests.trees.tree_histograms import Assignment, LocalHistograms
 from tests.support import walks
 from tests.support.schemas import schema_of
 

@@ -6,14 +6,14 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from app.forests.contract.plan import Forest
-from app.forests.data.encoding import NO_SPLIT
-from app.forests.data.sanitiser import SanitisedColumns
-from app.privacy.calibration import Terms
-from app.privacy.events import Adjacency, DiscreteLaplace, Parallel, Part, RoundedGaussian, Sequential
-from app.releases.forest import read as released_forest
-from app.releases.forest.price import PlanRequest, plan
-from app.releases.forest.read import noise_in_rows, only_answer
+from grovekeeper_forests.contract.plan import Forest
+from grovekeeper_forests.data.encoding import NO_SPLIT
+from grovekeeper_forests.data.sanitiser import SanitisedColumns
+from grovekeeper_forests.privacy.calibration import Terms
+from grovekeeper_forests.privacy.events import Adjacency, DiscreteLaplace, Parallel, Part, RoundedGaussian, Sequential
+from grovekeeper_forests.releases.forest import read as released_forest
+from grovekeeper_forests.releases.forest.price import PlanRequest, plan
+from grovekeeper_forests.releases.forest.read import noise_in_rows, only_answer
 from tests.support.schemas import schema_of
 
 SCHEMA = schema_of({"name": "bit", "type": "integer", "lower": 0, "upper": 1}, classes=["no", "yes"])

@@ -13,21 +13,21 @@ import onnxruntime
 import pytest
 from onnx.reference import ReferenceEvaluator
 
-from app.core.errors import InvalidRequest, NotSupported
-from app.forests import catalogue
-from app.forests.bins import quantile_bins
-from app.forests.contract.plan import Forest, Reader
-from app.forests.data.encoding import Encoding
-from app.forests.data.sanitiser import SanitisedColumns, SanitisedRows, sanitise_codes, sanitise_numbers
-from app.forests.data.schema import Feature, Schema
-from app.forests.noise.randomness import SystemRandomness
-from app.forests.trees import leaf_read_out
-from app.forests.trees.leaf_read_out import LeafFamily
-from app.releases.forest import read as released_forest
-from app.releases.forest.draw import grow
-from app.releases.forest.onnx import model
-from app.releases.forest.price import plan
-from app.releases.forest.read import Artifact
+from grovekeeper_forests import catalogue
+from grovekeeper_forests.bins import quantile_bins
+from grovekeeper_forests.contract.plan import Forest, Reader
+from grovekeeper_forests.data.encoding import Encoding
+from grovekeeper_forests.data.sanitiser import SanitisedColumns, SanitisedRows, sanitise_codes, sanitise_numbers
+from grovekeeper_forests.data.schema import Feature, Schema
+from grovekeeper_forests.errors import NotSupported, ParameterInvalid
+from grovekeeper_forests.noise.randomness import SystemRandomness
+from grovekeeper_forests.releases.forest import read as released_forest
+from grovekeeper_forests.releases.forest.draw import grow
+from grovekeeper_forests.releases.forest.onnx import model
+from grovekeeper_forests.releases.forest.price import plan
+from grovekeeper_forests.releases.forest.read import Artifact
+from grovekeeper_forests.trees import leaf_read_out
+from grovekeeper_forests.trees.leaf_read_out import LeafFamily
 from tests.support.plans import request_for
 from tests.support.schemas import schema_of
 
@@ -264,9 +264,9 @@ def test_family_without_a_form_in_onnx_is_not_supported(monkeypatch: pytest.Monk
 
 
 def test_read_out_that_the_model_does_not_offer_is_refused() -> None:
-    with pytest.raises(InvalidRequest) as refused:
+    with pytest.raises(ParameterInvalid) as refused:
         exported(artifact("rpf"), "mv")
-    assert [(error.at, error.problem) for error in refused.value.errors] == [("/read_out", "unknown-choice")]
+    assert [(error.place, error.problem) for error in refused.value.problems] == [(("read_out",), "unknown-choice")]
 
 
 def _changed(slug: str, change: Callable[[dict[str, Any]], None]) -> Artifact:

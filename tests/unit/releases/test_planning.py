@@ -8,16 +8,16 @@ from typing import Any
 
 import pytest
 
-from app.core import limits
-from app.core.errors import AccountantMismatch, AdjacencyMismatch, InvalidRequest
-from app.forests import catalogue
-from app.forests.contract.plan import Plan, PlanInvalid
-from app.forests.data.schema import Schema
-from app.privacy.accountants import pure
-from app.privacy.calibration import Terms
-from app.privacy.events import Adjacency, Event, EventCostsMore, Part, Sequential
-from app.releases.forest import price as forest_price
-from app.releases.forest.price import PlanRequest, plan
+from grovekeeper_forests import catalogue
+from grovekeeper_forests import limits as forest_limits
+from grovekeeper_forests.contract.plan import Plan, PlanInvalid
+from grovekeeper_forests.data.schema import Schema
+from grovekeeper_forests.errors import AccountantMismatch, AdjacencyMismatch, ParameterInvalid
+from grovekeeper_forests.privacy.accountants import pure
+from grovekeeper_forests.privacy.calibration import Terms
+from grovekeeper_forests.privacy.events import Adjacency, Event, EventCostsMore, Part, Sequential
+from grovekeeper_forests.releases.forest import price as forest_price
+from grovekeeper_forests.releases.forest.price import PlanRequest, plan
 from tests.support.plans import request_for
 from tests.support.schemas import schema_of
 from tests.support.stored_plans import read_priced
@@ -49,9 +49,9 @@ OF_LABELS = ["sspe-2", "pte"]
 
 
 def problems(call: Callable[[], object]) -> list[tuple[str, str]]:
-    with pytest.raises(InvalidRequest) as refused:
+    with pytest.raises(ParameterInvalid) as refused:
         call()
-    return [(error.at, error.problem) for error in refused.value.errors]
+    return [(error.place, error.problem) for error in refused.value.problems]
 
 
 @pytest.mark.parametrize("slug", sorted(catalogue.BY_SLUG))
@@ -93,12 +93,12 @@ def test_exact_number_may_come_as_text_or_as_a_json_number(share: object) -> Non
     ("name", "value", "problem"),
     [
         ("n_estimators", 0, "too-small"),
-        ("n_estimators", limits.MAX_TREES + 1, "too-large"),
+        ("n_estimators", forest_limits.MAX_TREES + 1, "too-large"),
         ("n_estimators", "8", "not-an-integer"),
         ("n_estimators", True, "not-an-integer"),
         ("n_estimators", 8.0, "not-an-integer"),
         ("max_depth", -1, "too-small"),
-        ("max_depth", limits.MAX_DEPTH + 1, "too-large"),
+        ("max_depth", forest_limits.MAX_DEPTH + 1, "too-large"),
         ("n_bins", 1, "too-small"),
         ("n_bins", 256, "too-large"),
         ("structure_share", 0, "too-small"),
@@ -113,26 +113,26 @@ def test_exact_number_may_come_as_text_or_as_a_json_number(share: object) -> Non
         ("utility", "entropy", "unknown-choice"),
     ],
 )
-def test_value_outside_its_rule_is_named_by_pointer_and_slug(name: str, value: object, problem: str) -> None:
-    assert problems(lambda: planned(**{name: value})) == [(f"/parameters/{name}", problem)]
+def test_value_outside_its_rule_is_named_by_place_and_slug(name: str, value: object, problem: str) -> None:
+    assert problems(lambda: planned(**{name: value})) == [((name,), problem)]
 
 
 def test_every_broken_rule_is_reported_at_once_and_no_name_of_the_caller() -> None:
     result = problems(lambda: planned(n_estimators=0, max_depth="deep", secret_name=1))
 
     assert result == [
-        ("/parameters", "unknown-field"),
-        ("/parameters/n_estimators", "too-small"),
-        ("/parameters/max_depth", "not-an-integer"),
+        (("parameters",), "unknown-field"),
+        (("n_estimators",), "too-small"),
+        (("max_depth",), "not-an-integer"),
     ]
 
 
 def test_unknown_algorithm() -> None:
-    assert problems(lambda: planned("breiman")) == [("/algorithm", "unknown")]
+    assert problems(lambda: planned("breiman")) == [(("algorithm",), "unknown")]
 
 
 def test_parameters_of_one_mechanism_are_unknown_to_another() -> None:
-    assert problems(lambda: planned("rdt-ta", structure_share="0.5")) == [("/parameters", "unknown-field")]
+    assert problems(lambda: planned("rdt-ta", structure_share="0.5")) == [(("parameters",), "unknown-field")]
 
 
 @pytest.mark.parametrize(
@@ -140,14 +140,14 @@ def test_parameters_of_one_mechanism_are_unknown_to_another() -> None:
     [
         (lambda: planned("breiman"), ("auto", *catalogue.BY_SLUG)),
         (lambda: planned(assignment="random"), ("sequential", "sharded")),
-        (lambda: planned(max_depth=-1), (f"0 to {limits.MAX_DEPTH}",)),
+        (lambda: planned(max_depth=-1), (f"0 to {forest_limits.MAX_DEPTH}",)),
         (lambda: planned("rdt-ta", breiman=1), tuple(p.name for p in catalogue.algorithm("rdt-ta").parameters)),
     ],
 )
 def test_a_rejected_value_lists_what_is_accepted(call: Callable[[], object], accepted: tuple[str, ...]) -> None:
-    with pytest.raises(InvalidRequest) as rejected:
+    with pytest.raises(ParameterInvalid) as rejected:
         call()
-    (error,) = rejected.value.errors
+    (error,) = rejected.value.problems
     assert error.accepted == accepted
 
 
@@ -184,15 +184,15 @@ def test_forest_over_the_public_limit_is_refused_and_a_default_is_cut() -> None:
     over = problems(lambda: planned("rdt-ta", schema, n_estimators=1_024, max_depth=12))
     settled = planned("rdt-ta", schema, size=10**12, n_estimators=1_024)
 
-    assert over == [("/parameters/max_depth", "too-large")]
-    with pytest.raises(InvalidRequest) as refused:
+    assert over == [(("max_depth",), "too-large")]
+    with pytest.raises(ParameterInvalid) as refused:
         planned("rdt-ta", schema, n_estimators=1_024, max_depth=12)
-    (limit,) = [error.limit for error in refused.value.errors]
+    (limit,) = [error.limit for error in refused.value.problems]
     assert limit is not None
     assert planned("rdt-ta", schema, n_estimators=1_024, max_depth=limit).parameters["max_depth"] == limit
     assert problems(lambda: planned("rdt-ta", schema, n_estimators=1_024, max_depth=limit + 1)) == over
-    assert 1_024 * 1_000 << int(settled.parameters["max_depth"]) <= limits.MAX_TREE_LEAF_CELLS
-    assert 1_024 * 1_000 << int(settled.parameters["max_depth"]) + 1 > limits.MAX_TREE_LEAF_CELLS
+    assert 1_024 * 1_000 << int(settled.parameters["max_depth"]) <= forest_limits.MAX_TREE_LEAF_CELLS
+    assert 1_024 * 1_000 << int(settled.parameters["max_depth"]) + 1 > forest_limits.MAX_TREE_LEAF_CELLS
 
 
 def test_tables_of_a_selection_stay_below_the_public_limit() -> None:
@@ -201,7 +201,7 @@ def test_tables_of_a_selection_stay_below_the_public_limit() -> None:
     over = problems(lambda: planned("mrf", schema, n_bins=255, max_depth=12))
 
     assert settled.parameters["max_depth"] == 6
-    assert over == [("/parameters/max_depth", "too-large")]
+    assert over == [(("max_depth",), "too-large")]
     assert planned("rdt-ta", schema, n_bins=255, n_estimators=1, max_depth=12).parameters["max_depth"] == 12
 
 
@@ -233,10 +233,10 @@ def test_accounts_with_a_delta_are_used_up_and_survive_json(slug: str, accountan
 @pytest.mark.parametrize(
     ("accountant", "delta", "problem"),
     [
-        ("pure", Fraction(1, 10), ("/delta", "not-for-pure")),
-        ("gdp", None, ("/delta", "required")),
-        ("zcdp", Fraction(0), ("/delta", "not-positive")),
-        ("gdp", Fraction(1), ("/delta", "not-below-one")),
+        ("pure", Fraction(1, 10), (("delta",), "not-for-pure")),
+        ("gdp", None, (("delta",), "required")),
+        ("zcdp", Fraction(0), (("delta",), "not-positive")),
+        ("gdp", Fraction(1), (("delta",), "not-below-one")),
     ],
 )
 def test_delta_is_required_exactly_on_accounts_with_a_delta(
@@ -342,8 +342,8 @@ def test_a_stored_plan_for_two_datasets_is_read_and_priced_as_a_whole() -> None:
 def test_a_second_dataset_is_required_by_those_that_learn_from_two_and_by_no_other() -> None:
     asked = request("sspe-1", {}, Fraction(1), 10_000)
     alone, beside = replace(asked, unlabelled=None), replace(asked, algorithm="spe")
-    assert problems(lambda: plan(alone, wide())) == [("/unlabelled", "required")]
-    assert problems(lambda: plan(beside, wide())) == [("/unlabelled", "not-for-this-algorithm")]
+    assert problems(lambda: plan(alone, wide())) == [(("unlabelled",), "required")]
+    assert problems(lambda: plan(beside, wide())) == [(("unlabelled",), "not-for-this-algorithm")]
 
 
 @pytest.mark.parametrize("accountant", ["pure", "zcdp", "gdp"])
@@ -361,7 +361,7 @@ def test_an_amount_of_which_a_label_gets_less_than_one_step_is_too_small(slug: s
     terms = {"accountant": accountant, "delta": delta, "adjacency": Adjacency.LABEL}
     assert 0 < Terms(epsilon, accountant, delta).price() < 4
     assert problems(lambda: plan(request_for(slug, {}, epsilon, 10_000, **terms), wide())) == [  # type: ignore[arg-type]
-        ("/epsilon", "too-small")
+        (("epsilon",), "too-small")
     ]
 
 
@@ -405,7 +405,7 @@ def test_algorithms_are_described_with_ranges_and_defaults() -> None:
         "name": "n_estimators",
         "type": "integer",
         "minimum": 1,
-        "maximum": limits.MAX_TREES,
+        "maximum": forest_limits.MAX_TREES,
         "default": None,
         "description": "",
     }
@@ -418,7 +418,7 @@ def test_algorithms_are_described_with_ranges_and_defaults() -> None:
 def test_more_teachers_than_trees_are_refused() -> None:
     over = problems(lambda: planned("pte", n_estimators=4, n_teachers=5))
 
-    assert over == [("/parameters/n_teachers", "too-large")]
+    assert over == [(("n_teachers",), "too-large")]
     assert planned("pte", n_estimators=4).parameters["n_teachers"] == 4
     assert planned("pte", n_teachers=3).parameters["n_estimators"] == 53
 

@@ -6,13 +6,13 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from app.core.errors import InvalidRequest
-from app.forests.contract.plan import Forest
-from app.forests.data.sanitiser import SanitisedColumns
-from app.forests.trees import leaf_read_out
-from app.privacy.calibration import Terms
-from app.releases.forest import read as released_forest
-from app.releases.forest.price import PlanRequest, plan
+from grovekeeper_forests.contract.plan import Forest
+from grovekeeper_forests.data.sanitiser import SanitisedColumns
+from grovekeeper_forests.errors import ParameterInvalid
+from grovekeeper_forests.privacy.calibration import Terms
+from grovekeeper_forests.releases.forest import read as released_forest
+from grovekeeper_forests.releases.forest.price import PlanRequest, plan
+from grovekeeper_forests.trees import leaf_read_out
 from tests.support.schemas import schema_of
 
 SCHEMA = schema_of({"name": "bit", "type": "integer", "lower": 0, "upper": 1}, classes=["a", "b"])
@@ -71,9 +71,9 @@ def test_logarithmic_pool_is_the_normalised_geometric_mean() -> None:
 
 @pytest.mark.parametrize(("slug", "read_out"), [("rdt-ta", "log"), ("mrf", "pa"), ("mrf", "")])
 def test_read_out_that_the_model_does_not_offer_is_refused(slug: str, read_out: str) -> None:
-    with pytest.raises(InvalidRequest) as refused:
+    with pytest.raises(ParameterInvalid) as refused:
         found(slug, read_out)
-    assert [(error.at, error.problem) for error in refused.value.errors] == [("/read_out", "unknown-choice")]
+    assert [(error.place, error.problem) for error in refused.value.problems] == [(("read_out",), "unknown-choice")]
 
 
 def labels(slug: str, probabilities: np.ndarray, read_out: str | None = None, **coins: object) -> list[int]:

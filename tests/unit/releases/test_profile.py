@@ -6,20 +6,20 @@ from typing import Any
 import numpy as np
 import pytest
 
-from app.core.errors import InvalidRequest
-from app.forests.bins import noisy_counts, quantile_bins, releases
-from app.forests.contract.algorithm import PublicFacts
-from app.forests.data.sanitiser import SanitisedColumns, SanitisedRows
-from app.forests.data.schema import Schema
-from app.forests.noise.randomness import SystemRandomness
-from app.privacy.calibration import Terms
-from app.privacy.events import Adjacency
-from app.releases.contract import public_facts
-from app.releases.forest.price import PlanRequest
-from app.releases.profile import draw as profile_draw
-from app.releases.profile import price as profile_price
-from app.releases.profile.price import ProfileInvalid
-from app.releases.profile.read import Profile
+from grovekeeper_forests.bins import noisy_counts, quantile_bins, releases
+from grovekeeper_forests.contract.algorithm import PublicFacts
+from grovekeeper_forests.data.sanitiser import SanitisedColumns, SanitisedRows
+from grovekeeper_forests.data.schema import Schema
+from grovekeeper_forests.errors import ParameterInvalid
+from grovekeeper_forests.noise.randomness import SystemRandomness
+from grovekeeper_forests.privacy.calibration import Terms
+from grovekeeper_forests.privacy.events import Adjacency
+from grovekeeper_forests.releases.contract import public_facts
+from grovekeeper_forests.releases.forest.price import PlanRequest
+from grovekeeper_forests.releases.profile import draw as profile_draw
+from grovekeeper_forests.releases.profile import price as profile_price
+from grovekeeper_forests.releases.profile.price import ProfileInvalid
+from grovekeeper_forests.releases.profile.read import Profile
 from tests.support.schemas import schema_of
 
 NUMBERS = schema_of(
@@ -119,20 +119,20 @@ def test_foreign_profiles_are_refused(changes: dict[str, object]) -> None:
 @pytest.mark.parametrize(
     ("asked", "at"),
     [
-        ({"class_share": "0.7", "size_share": "0.3"}, "/parameters/size_share"),
-        ({"bins": "32"}, "/parameters/bins"),
-        ({"class_share": "0"}, "/parameters/class_share"),
-        ({"depth": 1}, "/parameters"),
+        ({"class_share": "0.7", "size_share": "0.3"}, ("size_share",)),
+        ({"bins": "32"}, ("bins",)),
+        ({"class_share": "0"}, ("class_share",)),
+        ({"depth": 1}, ("parameters",)),
     ],
 )
 def test_broken_parameters_are_named(asked: dict[str, object], at: str) -> None:
-    with pytest.raises(InvalidRequest) as refused:
+    with pytest.raises(ParameterInvalid) as refused:
         profile_price.plan(asked, facts(NUMBERS, "pure", None))
-    assert [problem.at for problem in refused.value.errors] == [at]
+    assert [problem.place for problem in refused.value.problems] == [at]
 
 
 def test_too_small_a_share_is_refused_before_it_is_priced() -> None:
-    with pytest.raises(InvalidRequest):
+    with pytest.raises(ParameterInvalid):
         profile_price.plan({"class_share": "0.01"}, facts(FREE, "pure", None, "1e-12"))
 
 

@@ -12,15 +12,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from safetensors import numpy as tensors
 
-from app.forests.contract.plan import Forest
-from app.forests.data.sanitiser import SanitisedColumns, SanitisedRows
-from app.forests.noise.randomness import SystemRandomness
-from app.forests.trees.leaf_read_out import PooledSums
-from app.privacy.calibration import Terms
-from app.releases.forest import read as released_forest
-from app.releases.forest.draw import grow
-from app.releases.forest.price import PlanRequest, plan
-from app.releases.forest.read import ArtifactInvalid
+from grovekeeper_forests.contract.plan import Forest
+from grovekeeper_forests.data.sanitiser import SanitisedColumns, SanitisedRows
+from grovekeeper_forests.noise.randomness import SystemRandomness
+from grovekeeper_forests.privacy.calibration import Terms
+from grovekeeper_forests.releases.forest import read as released_forest
+from grovekeeper_forests.releases.forest.draw import grow
+from grovekeeper_forests.releases.forest.price import PlanRequest, plan
+from grovekeeper_forests.releases.forest.read import ArtifactInvalid
+from grovekeeper_forests.trees.leaf_read_out import PooledSums
 from tests.support.schemas import schema_of
 
 SCHEMA = schema_of(

@@ -12,10 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app.core import limits
-from app.core.errors import FieldProblem, GrovekeeperError, InvalidRequest, MalformedRequest, TooLarge
-from app.forests.data.sanitiser import Cells, JsonCells, SanitisedColumns, sanitise_prediction_columns
-from app.forests.data.schema import Feature, Label, Schema
+from app.core.errors import FieldProblem, InvalidRequest, MalformedRequest, TooLarge
 from app.services import arrow_tables, predict
+from grovekeeper_forests import limits as forest_limits
+from grovekeeper_forests.data.sanitiser import Cells, JsonCells, SanitisedColumns, sanitise_prediction_columns
+from grovekeeper_forests.data.schema import Feature, Label, Schema
+from grovekeeper_forests.errors import GrovekeeperError, ParameterInvalid, ParameterProblem
 from tests.support.columnar import stream_of
 from tests.support.schemas import schema_of, sized
 
@@ -54,11 +56,11 @@ _COLUMNS = st.sampled_from(
 )
 
 
-def _sanitised(columns: dict[str, Cells]) -> SanitisedColumns | list[FieldProblem]:
+def _sanitised(columns: dict[str, Cells]) -> SanitisedColumns | list[ParameterProblem]:
     try:
         return sanitise_prediction_columns(SCHEMA, columns)
-    except InvalidRequest as refused:
-        return list(refused.errors)
+    except ParameterInvalid as refused:
+        return list(refused.problems)
 
 
 @settings(max_examples=50)
@@ -86,7 +88,7 @@ def test_a_table_is_read_as_its_cells_in_json_are(data: st.DataObject) -> None:
 def test_nan_is_an_empty_cell_and_an_infinity_is_clamped() -> None:
     table = pa.table({"height/m": [float("nan"), float("-inf"), 1.0], "age": pa.array([np.nan, 1, 2])})
     (problem,) = _sanitised(dict(arrow_tables.read(stream_of(table), SCHEMA).columns))[:1]
-    assert problem == FieldProblem("/columns/age/0", "missing", count=1)
+    assert problem == ParameterProblem(("columns", "age", 0), "missing", count=1)
     columns = arrow_tables.read(stream_of(table.set_column(1, "age", [[1, 2, 3]])), SCHEMA).columns
     columns["ci~ty"] = arrow_tables.ArrowCells(pa.string(), [pa.array(["Bern"] * 3)])
     np.testing.assert_array_equal(sanitise_prediction_columns(SCHEMA, dict(columns)).columns[1], [np.nan, -1.5, 1.0])
@@ -222,7 +224,7 @@ def test_a_dictionary_of_nulls_takes_no_memory() -> None:
 
 
 def test_limits_of_rows_messages_and_columns(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limits, "MAX_PREDICTION_ROWS", 3)
+    monkeypatch.setattr(forest_limits, "MAX_PREDICTION_ROWS", 3)
     assert len(arrow_tables.read(stream_of(pa.table({"age": [1] * 3})), SCHEMA).columns["age"]) == 3
     for chunk in (1, 4):
         with pytest.raises(TooLarge):
@@ -231,7 +233,7 @@ def test_limits_of_rows_messages_and_columns(monkeypatch: pytest.MonkeyPatch) ->
     arrow_tables.read(stream_of(pa.table({"age": [1] * 2}), max_chunksize=1), SCHEMA)
     with pytest.raises(TooLarge):
         arrow_tables.read(stream_of(pa.table({"age": [1] * 3}), max_chunksize=1), SCHEMA)
-    monkeypatch.setattr(limits, "MAX_FEATURES", 1)
+    monkeypatch.setattr(forest_limits, "MAX_FEATURES", 1)
     with pytest.raises(TooLarge):
         arrow_tables.read(stream_of(pa.table({"age": [1], "sex": [1]})), SCHEMA)
 

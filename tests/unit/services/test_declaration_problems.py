@@ -6,10 +6,10 @@ import pytest
 from pydantic import ValidationError
 
 from app.api.problems import invalid_request
-from app.core import limits
 from app.core.errors import InvalidRequest
 from app.services.datasets import declare
 from app.wire.datasets import DatasetIn
+from grovekeeper_forests import limits as forest_limits
 
 FEATURES: list[dict[str, Any]] = [
     {"name": "age", "type": "integer", "lower": 0, "upper": 120},
@@ -77,8 +77,11 @@ def test_broken_rules_are_listed_for_every_part() -> None:
 
 
 def test_a_hostile_list_is_read_up_to_a_hundred_problems() -> None:
-    features = [{"name": index, "type": "numerc"} for index in range(limits.MAX_FEATURES)]
+    features = [{"name": index, "type": "numerc"} for index in range(forest_limits.MAX_FEATURES)]
     label = {"name": "income", "classes": ["low", "high"]}
-    assert len(_misread(_declaration(schema={"features": features, "label": label}))) == limits.MAX_REPORTED_PROBLEMS
+    assert (
+        len(_misread(_declaration(schema={"features": features, "label": label})))
+        == forest_limits.MAX_REPORTED_PROBLEMS
+    )
     longer = {"features": [*features, FEATURES[0]], "label": label}
     assert _misread(_declaration(schema=longer)) == [("/schema/features", "too-many")]

@@ -11,9 +11,11 @@ from typing import Any
 import pytest
 
 from app.core import limits
-from app.core.errors import GrovekeeperError, InvalidRequest, MalformedRequest, TooLarge
+from app.core.errors import InvalidRequest, MalformedRequest, TooLarge
 from app.services import inference
 from app.services.inference import Cells, read_request
+from grovekeeper_forests import limits as forest_limits
+from grovekeeper_forests.errors import GrovekeeperError
 from tests.support.schemas import schema_of, sized
 
 _OF_TRITONCLIENT = (
@@ -131,7 +133,7 @@ HOSTILE: dict[str, tuple[bytes, list[str], type[GrovekeeperError], str]] = {
     "two negative sides": (_body("FP64", [-1, -1], data=[1.0]), [], InvalidRequest, "/inputs/0/shape"),
     "no side": (_body("FP64", [], data=[1.0]), [], InvalidRequest, "/inputs/0/shape"),
     "a row of three": (_body("FP64", [1, 3], data=[1.0, 2.0, 3.0]), [], InvalidRequest, "/inputs/0/shape"),
-    "too many rows": (_body("FP64", [limits.MAX_PREDICTION_ROWS + 1], data=[]), [], TooLarge, ""),
+    "too many rows": (_body("FP64", [forest_limits.MAX_PREDICTION_ROWS + 1], data=[]), [], TooLarge, ""),
     "fewer values than the shape": (_body("FP64", [2], data=[1.0]), [], InvalidRequest, "/inputs/0"),
     "a boolean": (_body("FP64", [1], data=[True]), [], InvalidRequest, "/inputs/0/data"),
     "a fraction among integers": (_body("INT64", [1], data=[1.5]), [], InvalidRequest, "/inputs/0/data"),

@@ -9,10 +9,11 @@ import pytest
 
 from app.access.grants import Principal
 from app.core.errors import InvalidRequest, MalformedRequest, TooLarge
-from app.forests.data.schema import Schema
 from app.services import arrow_tables, inference, predict
 from app.services.installation import Installation
 from app.services.predict import Addressed
+from grovekeeper_forests.data.schema import Schema
+from grovekeeper_forests.errors import ParameterInvalid
 from tests.support.columnar import stream_of
 from tests.support.schemas import sized
 
@@ -69,10 +70,10 @@ def test_a_number_beyond_floats_has_its_own_problem() -> None:
 
 def test_a_tensor_too_many_is_named_if_the_model_does_not_read_it() -> None:
     tensors = [{"name": name, "datatype": "INT64", "shape": [1], "data": [1]} for name in ("x0", "x1", "label")]
-    with pytest.raises(InvalidRequest) as refused:
+    with pytest.raises(ParameterInvalid) as refused:
         inference.read_request(json.dumps({"inputs": tensors}).encode(), [], sized(2))
-    (problem,) = refused.value.errors
-    assert (problem.at, problem.problem, problem.column) == ("/inputs", "unknown-column", "label")
+    (problem,) = refused.value.problems
+    assert (problem.place, problem.problem, problem.column) == (("inputs",), "unknown-column", "label")
     with pytest.raises(TooLarge, match="the number of inputs"):
         inference.read_request(json.dumps({"inputs": tensors[:1] * 3}).encode(), [], sized(2))
 

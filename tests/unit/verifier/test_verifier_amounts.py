@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.core import amounts as service
+from grovekeeper_forests import amounts as service
 from grovekeeper_verifier.amounts import NotAnAmount, from_steps, to_steps
 
 

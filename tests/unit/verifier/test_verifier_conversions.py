@@ -8,10 +8,10 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from app.privacy import accountants
-from app.privacy.accountants import gdp, zcdp
-from app.privacy.accountants.accountant import enclosure, lower_end, normal_lower_tail
-from app.privacy.events import (
+from grovekeeper_forests.privacy import accountants
+from grovekeeper_forests.privacy.accountants import gdp, zcdp
+from grovekeeper_forests.privacy.accountants.accountant import enclosure, lower_end, normal_lower_tail
+from grovekeeper_forests.privacy.events import (
     Adjacency,
     DiscreteLaplace,
     Event,

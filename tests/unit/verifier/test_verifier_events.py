@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.privacy import events as service
-from app.privacy.accountants import pure
-from app.privacy.events import Adjacency
+from grovekeeper_forests.privacy import events as service
+from grovekeeper_forests.privacy.accountants import pure
+from grovekeeper_forests.privacy.events import Adjacency
 from grovekeeper_verifier.events import MAX_DEPTH, NotAnEvent, total
 
 LAPLACE: dict[str, Any] = {

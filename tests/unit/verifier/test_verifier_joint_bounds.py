@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from app.core import limits
 from app.ledger.state import State
-from app.privacy import joint_loads
-from app.privacy.partitions import ColumnPartition, EpochPartition, HashPartition, Partitions
-from app.privacy.scope import Scope
+from grovekeeper_forests import limits as forest_limits
+from grovekeeper_forests.privacy import joint_loads
+from grovekeeper_forests.privacy.partitions import ColumnPartition, EpochPartition, HashPartition, Partitions
+from grovekeeper_forests.privacy.scope import Scope
 from grovekeeper_verifier import joint_bounds, joint_cells
 from grovekeeper_verifier.dataset_export import Partition
 from grovekeeper_verifier.joint_cells import JointCells
@@ -58,7 +58,7 @@ def _brute_force(boxes: list[BoxAmount], inside: dict[str, tuple[Any, ...]]) -> 
 def test_a_bound_is_that_of_the_service_and_no_cell_is_above_it(
     monkeypatch: pytest.MonkeyPatch, limit: int, seed: int
 ) -> None:
-    monkeypatch.setattr(limits, "MAX_COMPOSITION_WORK", limit)
+    monkeypatch.setattr(forest_limits, "MAX_COMPOSITION_WORK", limit)
     monkeypatch.setattr(joint_bounds, "MAX_ELIMINATION_WORK", limit)
     monkeypatch.setattr(joint_cells, "MAX_WORK", 0)
     chance = random.Random(seed)

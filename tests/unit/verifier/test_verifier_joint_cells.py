@@ -10,8 +10,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from app.privacy.partitions import HashPartition, Partitions
-from app.privacy.scope import Scope
+from grovekeeper_forests.privacy.partitions import HashPartition, Partitions
+from grovekeeper_forests.privacy.scope import Scope
 from grovekeeper_verifier import joint_bounds, joint_cells
 from grovekeeper_verifier.dataset_export import Entry, Partition
 from grovekeeper_verifier.joint_cells import JointCells, TooComplex

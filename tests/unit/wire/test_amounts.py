@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from app.api import problems
-from app.core import amounts
 from app.wire.base import FiniteNumber, PositiveAmount, Request
+from grovekeeper_forests import amounts
 
 
 class _Amount(Request):

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from app.forests import catalogue
+from grovekeeper_forests import catalogue
 
 _PROGRAM = """
 import sys
@@ -17,15 +17,15 @@ import numpy as np
 from app.worker.child import load_modules
 
 def loaded():
-    return {name for name in sys.modules if name.startswith("app.forests.kernels.compiled.")}
+    return {name for name in sys.modules if name.startswith("grovekeeper_forests.kernels.compiled.")}
 
 load_modules()
 before = loaded()
 
-from app.forests import catalogue
-from app.releases.forest import price as forest_price
-from app.releases.forest.draw import grow
-from app.forests.noise.randomness import SystemRandomness
+from grovekeeper_forests import catalogue
+from grovekeeper_forests.releases.forest import price as forest_price
+from grovekeeper_forests.releases.forest.draw import grow
+from grovekeeper_forests.noise.randomness import SystemRandomness
 from tests.support.plans import request_for
 from tests.support.schemas import schema_of
 from tests.unit.releases.test_forest_release import SCHEMA, rows
@@ -92,7 +92,7 @@ def test_what_libraries_write_while_a_task_is_read_or_run_is_discarded(end: str,
 
 _OTHER_ROWS = """
 import os
-from app.forests.algorithms.bms_rf.price import StackedForest
+from grovekeeper_forests.algorithms.bms_rf.price import StackedForest
 from app.worker import child
 
 StackedForest.reads_values = False

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from fractions import Fraction
 
-from app.forests.contract.algorithm import Parameter, share
 from benchmarks.papers.forests import parameters as shared
 from benchmarks.papers.forests.contract import Reference
+from grovekeeper_forests.contract.algorithm import Parameter, share
 
 MAX_LAYERS = 8
 

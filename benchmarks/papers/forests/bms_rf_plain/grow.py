@@ -7,8 +7,6 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from app.forests.data.sanitiser import SanitisedRows
-from app.forests.data.schema import Schema
 from benchmarks.papers.forests.bms_rf_plain.read import PROJECTION, layer_sizes, scaled, shifted
 from benchmarks.papers.forests.contract import PlainForest, PlainPlan
 from benchmarks.papers.forests.loops import split_loops
@@ -16,6 +14,8 @@ from benchmarks.papers.forests.trees.design import Design
 from benchmarks.papers.forests.trees.node_routing import NodeTrees
 from benchmarks.papers.forests.trees.node_trees import NodeTree, collected
 from benchmarks.papers.forests.trees.split_trees import CodedRows, Rule, Weights, grown
+from grovekeeper_forests.data.sanitiser import SanitisedRows
+from grovekeeper_forests.data.schema import Schema
 
 
 def grow_forest(

@@ -8,14 +8,14 @@ from itertools import accumulate
 import numpy as np
 from numpy.typing import NDArray
 
-from app.forests.contract.algorithm import Parameters
-from app.forests.data.sanitiser import SanitisedColumns
-from app.forests.data.schema import Schema
-from app.forests.trees import leaf_read_out
 from benchmarks.papers.forests.contract import PlainForest
 from benchmarks.papers.forests.trees.design import Design
 from benchmarks.papers.forests.trees.node_read_out import voting
 from benchmarks.papers.forests.trees.node_routing import NodeTrees
+from grovekeeper_forests.contract.algorithm import Parameters
+from grovekeeper_forests.data.sanitiser import SanitisedColumns
+from grovekeeper_forests.data.schema import Schema
+from grovekeeper_forests.trees import leaf_read_out
 
 PROJECTION = "projection"
 

@@ -6,12 +6,12 @@ from collections.abc import Callable
 
 from sklearn.ensemble import RandomForestClassifier
 
-from app.forests.data.sanitiser import SanitisedRows
-from app.forests.data.schema import Schema
 from benchmarks.papers.forests.contract import PlainForest, PlainPlan
 from benchmarks.papers.forests.trees import scikit_trees
 from benchmarks.papers.forests.trees.design import Design
 from benchmarks.papers.forests.trees.node_trees import collected
+from grovekeeper_forests.data.sanitiser import SanitisedRows
+from grovekeeper_forests.data.schema import Schema
 
 _TOGETHER = 10
 """Trees between two reports of progress."""

@@ -7,8 +7,6 @@ from collections.abc import Callable, Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from app.forests.data.sanitiser import SanitisedRows
-from app.forests.data.schema import Schema
 from benchmarks.papers.forests.contract import PlainForest, PlainPlan
 from benchmarks.papers.forests.loops import comparison_loops
 from benchmarks.papers.forests.trees import oblique_trees
@@ -17,6 +15,8 @@ from benchmarks.papers.forests.trees.node_routing import Projections
 from benchmarks.papers.forests.trees.node_trees import NodeTree
 from benchmarks.papers.forests.trees.oblique_trees import ObliqueTree, PublicTable
 from benchmarks.papers.forests.trees.split_trees import Weights
+from grovekeeper_forests.data.sanitiser import SanitisedRows
+from grovekeeper_forests.data.schema import Schema
 
 _N_TRIES = 6
 """Pairs of pivots for a node. The authors' code takes any pair after five without a split; see ``price``."""

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from app.forests.contract.algorithm import share
 from benchmarks.papers.forests import parameters as shared
 from benchmarks.papers.forests.contract import Reference
+from grovekeeper_forests.contract.algorithm import share
 
 _FOREST = (shared.N_ESTIMATORS, shared.MIN_SAMPLES_LEAF)
 _LEAVES = (

@@ -9,14 +9,14 @@ from types import MappingProxyType
 
 import numpy as np
 
-from app.forests.contract.algorithm import Parameters
-from app.forests.data.sanitiser import SanitisedRows
-from app.forests.data.schema import Schema
 from benchmarks.papers.forests.contract import PlainForest, PlainPlan
 from benchmarks.papers.forests.loops import split_loops
 from benchmarks.papers.forests.trees.design import Design
 from benchmarks.papers.forests.trees.node_trees import NodeTree, collected
 from benchmarks.papers.forests.trees.split_trees import CodedRows, Rule, Weights, grown
+from grovekeeper_forests.contract.algorithm import Parameters
+from grovekeeper_forests.data.sanitiser import SanitisedRows
+from grovekeeper_forests.data.schema import Schema
 
 
 def grow_forest(

@@ -8,7 +8,7 @@ weights b − a are rounded to float32 and equal values are left out, as in the 
 import numpy as np
 from numpy.typing import NDArray
 
-from app.forests.compiler import compiled, compiled_for, integer, pair, read, triple, written
+from grovekeeper_forests.compiler import compiled, compiled_for, integer, pair, read, triple, written
 
 
 @compiled

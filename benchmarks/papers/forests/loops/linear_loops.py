@@ -10,7 +10,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from app.forests.compiler import compiled, compiled_for, integer, pair, read, triple, written
+from grovekeeper_forests.compiler import compiled, compiled_for, integer, pair, read, triple, written
 
 LOGISTIC, SQUARED_HINGE = 0, 1
 MOST_STEPS = 50

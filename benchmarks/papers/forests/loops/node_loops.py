@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from app.forests.compiler import compiled, compiled_for, read, triple, written
+from grovekeeper_forests.compiler import compiled, compiled_for, read, triple, written
 
 
 @compiled

@@ -10,7 +10,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from app.forests.compiler import compiled, compiled_for, pair, read, triple, written
+from grovekeeper_forests.compiler import compiled, compiled_for, pair, read, triple, written
 
 SMALLEST_COVARIANCE = 1e-5
 """Takes the place of covariances of zero, in the authors' code of the proximal forests."""

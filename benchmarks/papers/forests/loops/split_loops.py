@@ -13,7 +13,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from app.forests.compiler import compiled, compiled_for, integer, pair, read, triple, written
+from grovekeeper_forests.compiler import compiled, compiled_for, integer, pair, read, triple, written
 
 GREEDY, MULTINOMIAL, POOLED, BERNOULLI = 0, 1, 2, 3
 

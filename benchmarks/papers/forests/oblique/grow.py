@@ -8,13 +8,13 @@ from types import MappingProxyType
 
 import numpy as np
 
-from app.forests.data.sanitiser import SanitisedRows
-from app.forests.data.schema import Schema
 from benchmarks.papers.forests.contract import PlainForest, PlainPlan
 from benchmarks.papers.forests.trees import linear_planes, oblique_trees, plane_rules
 from benchmarks.papers.forests.trees.design import Design
 from benchmarks.papers.forests.trees.oblique_trees import Limits, ObliqueTree, Propose, PublicTable
 from benchmarks.papers.forests.trees.split_trees import Weights
+from grovekeeper_forests.data.sanitiser import SanitisedRows
+from grovekeeper_forests.data.schema import Schema
 
 _RULES: Mapping[str, Propose] = MappingProxyType(
     {

@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from app.forests.data.sanitiser import SanitisedRows
-from app.forests.data.schema import Schema
 from benchmarks.papers.forests.contract import PlainForest, PlainPlan
 from benchmarks.papers.forests.trees.design import Design
 from benchmarks.papers.forests.trees.node_trees import NodeTree, collected
+from grovekeeper_forests.data.sanitiser import SanitisedRows
+from grovekeeper_forests.data.schema import Schema
 
 
 def grow_forest(

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from app.forests.data.sanitiser import SanitisedColumns
-from app.forests.data.schema import Feature, Schema
+from grovekeeper_forests.data.sanitiser import SanitisedColumns
+from grovekeeper_forests.data.schema import Feature, Schema
 
 
 @dataclass(frozen=True)

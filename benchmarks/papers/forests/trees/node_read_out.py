@@ -7,13 +7,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from app.forests.contract.plan import Reader
-from app.forests.data.sanitiser import SanitisedColumns
-from app.forests.data.schema import Schema
-from app.forests.trees import leaf_read_out
 from benchmarks.papers.forests.contract import PlainForest
 from benchmarks.papers.forests.trees.design import Design
 from benchmarks.papers.forests.trees.node_routing import NodeTrees
+from grovekeeper_forests.contract.plan import Reader
+from grovekeeper_forests.data.sanitiser import SanitisedColumns
+from grovekeeper_forests.data.schema import Schema
+from grovekeeper_forests.trees import leaf_read_out
 
 
 def reader(forest: PlainForest, schema: Schema, read_out: str) -> Reader:

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from app.forests.data.sanitiser import SanitisedRows
 from benchmarks.papers.forests.loops import split_loops
 from benchmarks.papers.forests.trees.design import Design
 from benchmarks.papers.forests.trees.node_trees import NodeTree
+from grovekeeper_forests.data.sanitiser import SanitisedRows
 
 
 @dataclass(frozen=True, eq=False)

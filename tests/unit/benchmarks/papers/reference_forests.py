@@ -4,11 +4,11 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.datasets import load_iris
 
-from app.forests.data.sanitiser import SanitisedColumns, SanitisedRows
-from app.forests.data.schema import Feature, Label, Schema
 from benchmarks.papers.forests import catalogue
 from benchmarks.papers.forests.contract import PlainForest
 from benchmarks.papers.forests.trees.node_routing import NodeTrees
+from grovekeeper_forests.data.sanitiser import SanitisedColumns, SanitisedRows
+from grovekeeper_forests.data.schema import Feature, Label, Schema
 
 IRIS = Schema(
     tuple(Feature(name, "numeric", 0.0, 10.0) for name in "abcd"),

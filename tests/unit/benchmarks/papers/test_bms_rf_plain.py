@@ -3,11 +3,11 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from app.forests.data.sanitiser import SanitisedColumns
 from benchmarks.papers.forests import catalogue
 from benchmarks.papers.forests.bms_rf_plain.read import layer_sizes
 from benchmarks.papers.forests.contract import PlainForest
 from benchmarks.papers.forests.trees.node_routing import NodeTrees
+from grovekeeper_forests.data.sanitiser import SanitisedColumns
 from tests.unit.benchmarks.papers.reference_forests import IRIS, grown, iris, leaf_of, public_rows
 
 

@@ -5,10 +5,10 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from app.forests.trees import tree_price
 from benchmarks import bundled
 from benchmarks.papers import median_trees, synthetic
 from benchmarks.papers.median_trees import GEOMETRIC, MEDIANS, PRIVATE, RANDOM, TRUE, UNIFORM, MedianRule, Table
+from grovekeeper_forests.trees import tree_price
 
 
 @pytest.mark.parametrize(("ratio", "exact"), [(GEOMETRIC, Fraction(3, 2)), (UNIFORM, Fraction(1))])

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from app.forests.data.schema import Feature, Label, Schema
 from benchmarks.datasets import Dataset
 from benchmarks.papers import __main__ as papers
 from benchmarks.papers import printed_random_trees as printed
@@ -16,6 +15,7 @@ from benchmarks.papers.printed_random_trees import Columns
 from benchmarks.papers.random_tree_grid import COLUMNS, HEIGHTS, N_ESTIMATORS, GridRun, GridTask, ReachedLeaves
 from benchmarks.papers.random_tree_page import Sensitivity
 from benchmarks.runs import load
+from grovekeeper_forests.data.schema import Feature, Label, Schema
 
 
 def test_columns_have_the_bounds_of_present_values_and_constant_ones_are_left_out() -> None:

@@ -2,10 +2,10 @@
 
 import numpy as np
 
-from app.forests.data.schema import Feature, Label, Schema
 from benchmarks.papers import printed_random_trees as printed
 from benchmarks.papers import random_tree_theory as theory
 from benchmarks.papers.forests.trees.node_routing import NodeTrees
+from grovekeeper_forests.data.schema import Feature, Label, Schema
 from tests.unit.benchmarks.papers.reference_forests import IRIS, UNIT, grown, iris, leaf_of, public_rows
 
 

@@ -8,14 +8,14 @@ from numpy.typing import NDArray
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.tree import DecisionTreeClassifier
 
-from app.forests import catalogue as private
-from app.forests.data.sanitiser import SanitisedRows
-from app.forests.data.schema import Feature, Label, Schema
 from benchmarks.papers.forests import catalogue
 from benchmarks.papers.forests.consistent.grow import with_labels
 from benchmarks.papers.forests.trees.design import Design
 from benchmarks.papers.forests.trees.node_trees import NodeTree
 from benchmarks.papers.forests.trees.split_trees import CodedRows
+from grovekeeper_forests import catalogue as private
+from grovekeeper_forests.data.sanitiser import SanitisedRows
+from grovekeeper_forests.data.schema import Feature, Label, Schema
 from tests.unit.benchmarks.papers.reference_forests import IRIS, UNIT, error, iris, public_rows
 from tests.unit.benchmarks.papers.reference_forests import grown as grown_forest
 

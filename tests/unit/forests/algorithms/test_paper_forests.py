@@ -6,21 +6,21 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from app.forests.contract.plan import Forest
-from app.forests.data.coded_rows import CodedPart
-from app.forests.data.encoding import Encoding
-from app.forests.data.sanitiser import SanitisedColumns, SanitisedRows
-from app.forests.data.schema import Schema
-from app.forests.noise.randomness import SystemRandomness
-from app.forests.trees import leaf_read_out, tree_parameters, tree_price
-from app.forests.trees.tree_growth import miscount, split_utility
-from app.forests.trees.tree_histograms import Assignment, LocalHistograms, shards, structure_rows
-from app.forests.trees.tree_price import MISCOUNT
-from app.privacy.calibration import Terms
-from app.releases.forest import read as released_forest
-from app.releases.forest.draw import grow
-from app.releases.forest.price import PlanRequest, plan
-from app.releases.forest.read import ArtifactInvalid
+from grovekeeper_forests.contract.plan import Forest
+from grovekeeper_forests.data.coded_rows import CodedPart
+from grovekeeper_forests.data.encoding import Encoding
+from grovekeeper_forests.data.sanitiser import SanitisedColumns, SanitisedRows
+from grovekeeper_forests.data.schema import Schema
+from grovekeeper_forests.noise.randomness import SystemRandomness
+from grovekeeper_forests.privacy.calibration import Terms
+from grovekeeper_forests.releases.forest import read as released_forest
+from grovekeeper_forests.releases.forest.draw import grow
+from grovekeeper_forests.releases.forest.price import PlanRequest, plan
+from grovekeeper_forests.releases.forest.read import ArtifactInvalid
+from grovekeeper_forests.trees import leaf_read_out, tree_parameters, tree_price
+from grovekeeper_forests.trees.tree_growth import miscount, split_utility
+from grovekeeper_forests.trees.tree_histograms import Assignment, LocalHistograms, shards, structure_rows
+from grovekeeper_forests.trees.tree_price import MISCOUNT
 from tests.support import walks
 from tests.support.schemas import schema_of
 

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.forests.bins import quantile_bins, releases
-from app.forests.data.encoding import to_numbers
-from app.forests.data.schema import Feature
+from grovekeeper_forests.bins import quantile_bins, releases
+from grovekeeper_forests.data.encoding import to_numbers
+from grovekeeper_forests.data.schema import Feature
 
 finite = st.floats(allow_nan=False, allow_infinity=False, min_value=-1e300, max_value=1e300)
 

@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from app.core.errors import InvalidRequest
-from app.forests.bins import quantile_bins, releases
-from app.forests.data.sanitiser import SanitisedColumns, SanitisedRows
-from app.forests.data.schema import Schema
-from app.forests.noise.randomness import SystemRandomness
-from app.privacy.accountants import pure
-from app.privacy.events import (
+from grovekeeper_forests.bins import quantile_bins, releases
+from grovekeeper_forests.data.sanitiser import SanitisedColumns, SanitisedRows
+from grovekeeper_forests.data.schema import Schema
+from grovekeeper_forests.errors import ParameterInvalid
+from grovekeeper_forests.noise.randomness import SystemRandomness
+from grovekeeper_forests.privacy.accountants import pure
+from grovekeeper_forests.privacy.events import (
     Adjacency,
     DiscreteLaplace,
     ExponentialMechanism,
@@ -234,7 +234,7 @@ def test_event_costs_what_was_asked() -> None:
 
 
 def test_too_small_a_budget_is_refused() -> None:
-    with pytest.raises(InvalidRequest):
+    with pytest.raises(ParameterInvalid):
         quantile_bins.event(MIXED, Fraction(1, 2**31))
 
 

@@ -7,20 +7,20 @@ from typing import Any
 import numpy as np
 import pytest
 
-from app.core.errors import InvalidRequest
-from app.forests.algorithms.bms_rf.read import StackedFamily
-from app.forests.bins.quantile_bins import ReusedProfile
-from app.forests.contract.plan import Plan
-from app.forests.data.sanitiser import SanitisedColumns, SanitisedRows
-from app.forests.noise.randomness import SystemRandomness
-from app.privacy.calibration import Budget, Terms
-from app.privacy.events import Adjacency
-from app.releases.contract import public_facts
-from app.releases.forest import read as released_forest
-from app.releases.forest.draw import grow
-from app.releases.forest.price import PlanRequest, plan, read_plan
-from app.releases.profile import draw as profile_draw
-from app.releases.profile import price as profile_price
+from grovekeeper_forests.algorithms.bms_rf.read import StackedFamily
+from grovekeeper_forests.bins.quantile_bins import ReusedProfile
+from grovekeeper_forests.contract.plan import Plan
+from grovekeeper_forests.data.sanitiser import SanitisedColumns, SanitisedRows
+from grovekeeper_forests.errors import ParameterInvalid
+from grovekeeper_forests.noise.randomness import SystemRandomness
+from grovekeeper_forests.privacy.calibration import Budget, Terms
+from grovekeeper_forests.privacy.events import Adjacency
+from grovekeeper_forests.releases.contract import public_facts
+from grovekeeper_forests.releases.forest import read as released_forest
+from grovekeeper_forests.releases.forest.draw import grow
+from grovekeeper_forests.releases.forest.price import PlanRequest, plan, read_plan
+from grovekeeper_forests.releases.profile import draw as profile_draw
+from grovekeeper_forests.releases.profile import price as profile_price
 from tests.support.schemas import schema_of
 
 SCHEMA = schema_of(
@@ -175,9 +175,11 @@ def test_a_forest_without_splits_uses_no_profile(released: ReusedProfile) -> Non
 
 def test_an_algorithm_that_has_no_use_for_bins_refuses_a_profile(released: ReusedProfile) -> None:
     request = PlanRequest("pte", {}, Terms(Fraction(5), adjacency=Adjacency.LABEL), 2_000, profile=released)
-    with pytest.raises(InvalidRequest) as refused:
+    with pytest.raises(ParameterInvalid) as refused:
         plan(request, SCHEMA)
-    assert [(error.at, error.problem) for error in refused.value.errors] == [("/profile", "not-for-this-algorithm")]
+    assert [(error.place, error.problem) for error in refused.value.problems] == [
+        (("profile",), "not-for-this-algorithm")
+    ]
 
 
 @pytest.mark.parametrize(

@@ -5,11 +5,11 @@ import weakref
 import numpy as np
 import pytest
 
-from app.forests.bins import quantile_bins, releases
-from app.forests.data.coded_rows import CodedBlock, CodedColumns, is_wide
-from app.forests.data.encoding import Encoding
-from app.forests.data.sanitiser import SanitisedColumns
-from app.forests.data.schema import Feature, Label, Schema
+from grovekeeper_forests.bins import quantile_bins, releases
+from grovekeeper_forests.data.coded_rows import CodedBlock, CodedColumns, is_wide
+from grovekeeper_forests.data.encoding import Encoding
+from grovekeeper_forests.data.sanitiser import SanitisedColumns
+from grovekeeper_forests.data.schema import Feature, Label, Schema
 from tests.support.wide_codes import wide_codes
 
 FEATURES = (

@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from app.forests.data.encoding import MAX_BINS, Encoding, pairs_of_schema, to_numbers
-from app.forests.data.sanitiser import SanitisedColumns
-from app.forests.data.schema import Feature, Label, Schema
+from grovekeeper_forests.data.encoding import MAX_BINS, Encoding, pairs_of_schema, to_numbers
+from grovekeeper_forests.data.sanitiser import SanitisedColumns
+from grovekeeper_forests.data.schema import Feature, Label, Schema
 from tests.support.schemas import schema_of
 
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from app.forests.data.encoding import n_pair_codes, pair_columns, to_places
+from grovekeeper_forests.data.encoding import n_pair_codes, pair_columns, to_places
 
 
 def test_the_place_of_a_code_contains_the_middle_of_its_bin() -> None:

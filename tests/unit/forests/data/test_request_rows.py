@@ -5,9 +5,9 @@ from collections.abc import Sequence
 
 import pytest
 
-from app.core.errors import GrovekeeperError
-from app.forests.data.sanitiser import RequestRows, SanitisedColumns, SanitisedTable, sanitise_prediction_rows
-from app.forests.data.schema import Feature, Label, Schema
+from grovekeeper_forests.data.sanitiser import RequestRows, SanitisedColumns, SanitisedTable, sanitise_prediction_rows
+from grovekeeper_forests.data.schema import Feature, Label, Schema
+from grovekeeper_forests.errors import GrovekeeperError
 
 SCHEMA = Schema(
     (

@@ -5,10 +5,10 @@ import threading
 import numpy as np
 import pytest
 
-from app.forests.data import coded_rows
-from app.forests.data.coded_rows import RowParts, added, sum_over
-from app.releases.forest.draw import grow
-from app.releases.forest.price import plan
+from grovekeeper_forests.data import coded_rows
+from grovekeeper_forests.data.coded_rows import RowParts, added, sum_over
+from grovekeeper_forests.releases.forest.draw import grow
+from grovekeeper_forests.releases.forest.price import plan
 from tests.privacy.noiseless import REQUESTS, Noiseless, as_codes
 from tests.support.reweighted import SCHEMA, rows
 

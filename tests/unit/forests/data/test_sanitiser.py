@@ -5,9 +5,8 @@ import math
 import numpy as np
 import pytest
 
-from app.core import limits
-from app.core.errors import FieldProblem, InvalidRequest
-from app.forests.data.sanitiser import (
+from grovekeeper_forests import limits as forest_limits
+from grovekeeper_forests.data.sanitiser import (
     JsonCells,
     NumberCells,
     count_out_of_bounds,
@@ -17,7 +16,8 @@ from app.forests.data.sanitiser import (
     sanitise_prediction_columns,
     sanitise_prediction_rows,
 )
-from app.forests.data.schema import Feature, Label, Schema
+from grovekeeper_forests.data.schema import Feature, Label, Schema
+from grovekeeper_forests.errors import ParameterInvalid, ParameterProblem
 
 AGE = Feature("age", "integer", lower=0, upper=120)
 HEIGHT = Feature("height/m", "numeric", lower=-0.5, upper=2.5, missing=True)
@@ -29,14 +29,14 @@ CANARY = "canary-of-a-person"
 
 
 def errors_of(rows=None, columns=None, schema=SCHEMA):
-    with pytest.raises(InvalidRequest) as caught:
+    with pytest.raises(ParameterInvalid) as caught:
         if rows is not None:
             sanitise_prediction_rows(schema, rows)
         else:
             sanitise_prediction_columns(schema, cells_of(columns))
-    assert CANARY not in repr(caught.value.errors)
+    assert CANARY not in repr(caught.value.problems)
     assert CANARY not in str(caught.value)
-    return list(caught.value.errors)
+    return list(caught.value.problems)
 
 
 def cells_of(columns):
@@ -52,8 +52,8 @@ def _columns_or_problems(name, cells):
     present = {"age": JsonCells([39] * len(cells)), "ci~ty": JsonCells(["Bern"] * len(cells))}
     try:
         columns = sanitise_prediction_columns(SCHEMA, {**missing, **present, name: cells}).columns
-    except InvalidRequest as refused:
-        return refused.errors
+    except ParameterInvalid as refused:
+        return refused.problems
     return [(values.dtype, values.tobytes()) for values in columns]
 
 
@@ -145,7 +145,7 @@ def test_an_unknown_column_is_named_to_the_caller_who_sent_it():
     for problem in (*errors_of(rows=[ROW, {**ROW, "agee": 1}]), *errors_of(columns={"age": [1], "agee": [1]})):
         assert (problem.problem, problem.column) == ("unknown-column", "agee")
     (long,) = errors_of(columns={"a" * 1000: [1]})
-    assert long.column == "a" * limits.MAX_NAME_CHARS
+    assert long.column == "a" * forest_limits.MAX_NAME_CHARS
 
 
 def test_an_unknown_column_lists_the_columns_that_are_read():
@@ -154,43 +154,43 @@ def test_an_unknown_column_lists_the_columns_that_are_read():
 
 
 def test_the_label_is_no_column_of_a_prediction():
-    assert errors_of(rows=[{**ROW, "income": "low"}]) == [FieldProblem("/rows", "unknown-column", count=1)]
+    assert errors_of(rows=[{**ROW, "income": "low"}]) == [ParameterProblem(("rows",), "unknown-column", count=1)]
 
 
 @pytest.mark.parametrize("row", [{}, {"age": None, "ci~ty": None}])
 def test_a_missing_feature_and_a_null_are_refused_alike(row):
     assert errors_of(rows=[ROW, row]) == [
-        FieldProblem("/rows/1/age", "missing", count=1),
-        FieldProblem("/rows/1/ci~0ty", "missing", count=1),
+        ParameterProblem(("rows", 1, "age"), "missing", count=1),
+        ParameterProblem(("rows", 1, "ci~ty"), "missing", count=1),
     ]
 
 
 @pytest.mark.parametrize("cell", ["39", CANARY, True, False, [39], {"a": 1}])
 def test_only_a_json_number_is_a_number(cell):
-    assert errors_of(rows=[{**ROW, "age": cell}]) == [FieldProblem("/rows/0/age", "not-a-number", count=1)]
+    assert errors_of(rows=[{**ROW, "age": cell}]) == [ParameterProblem(("rows", 0, "age"), "not-a-number", count=1)]
     assert errors_of(rows=[ROW, {**ROW, "height/m": cell}]) == [
-        FieldProblem("/rows/1/height~1m", "not-a-number", count=1)
+        ParameterProblem(("rows", 1, "height/m"), "not-a-number", count=1)
     ]
 
 
 @pytest.mark.parametrize("cell", [0, 1.5, True, [CANARY], {CANARY: 1}])
 def test_only_a_json_string_is_a_category(cell):
-    assert errors_of(rows=[{**ROW, "ci~ty": cell}]) == [FieldProblem("/rows/0/ci~0ty", "not-a-string", count=1)]
+    assert errors_of(rows=[{**ROW, "ci~ty": cell}]) == [ParameterProblem(("rows", 0, "ci~ty"), "not-a-string", count=1)]
 
 
 def test_the_columns_form_points_at_cells_and_at_absent_columns():
     columns = {"age": [1, None, "2"], "sex": [None, "Male", 3], "height/m": [None, 1, 2]}
     assert errors_of(columns=columns) == [
-        FieldProblem("/columns/age/2", "not-a-number", count=1),
-        FieldProblem("/columns/age/1", "missing", count=1),
-        FieldProblem("/columns/sex/2", "not-a-string", count=1),
-        FieldProblem("/columns/ci~0ty", "missing", count=3),
+        ParameterProblem(("columns", "age", 2), "not-a-number", count=1),
+        ParameterProblem(("columns", "age", 1), "missing", count=1),
+        ParameterProblem(("columns", "sex", 2), "not-a-string", count=1),
+        ParameterProblem(("columns", "ci~ty"), "missing", count=3),
     ]
 
 
 def test_columns_of_unequal_length_are_refused():
     columns = {"age": [1, 2], "ci~ty": ["Bern"]}
-    assert errors_of(columns=columns) == [FieldProblem("/columns", "unequal-lengths")]
+    assert errors_of(columns=columns) == [ParameterProblem(("columns",), "unequal-lengths")]
 
 
 def test_an_absent_column_is_missing_where_that_is_legal():
@@ -208,17 +208,17 @@ def test_no_rows_are_legal():
 
 def test_a_problem_of_many_rows_is_one_problem_of_its_column():
     rows = [ROW, *({name: cell for name, cell in ROW.items() if name != "age"} for _ in range(90))]
-    assert errors_of(rows=rows) == [FieldProblem("/rows/1/age", "missing", count=90)]
+    assert errors_of(rows=rows) == [ParameterProblem(("rows", 1, "age"), "missing", count=90)]
     columns = {name: [cell] * 3 for name, cell in ROW.items()} | {"ci~ty": ["Bern", 1, 2]}
     (problem,) = errors_of(columns=columns)
-    assert problem == FieldProblem("/columns/ci~0ty/1", "not-a-string", count=2)
+    assert problem == ParameterProblem(("columns", "ci~ty", 1), "not-a-string", count=2)
     assert (problem.column, problem.accepted) == ("ci~ty", CITY.categories)
 
 
 def test_a_refusal_names_a_bounded_number_of_columns():
     wide = Schema(tuple(Feature(f"x{index}", "numeric", lower=0, upper=1) for index in range(300)), SCHEMA.label)
     for body in ({"rows": [{}] * 50}, {"columns": {"x299": ["1"] * 300}}):
-        assert len(errors_of(**body, schema=wide)) == limits.MAX_REPORTED_PROBLEMS
+        assert len(errors_of(**body, schema=wide)) == forest_limits.MAX_REPORTED_PROBLEMS
 
 
 def test_the_image_of_a_row_does_not_depend_on_the_other_rows():

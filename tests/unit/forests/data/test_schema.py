@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from app.forests.data.schema import Schema
+from grovekeeper_forests.data.schema import Schema
 
 AGE = {"name": "age", "type": "integer", "lower": 0, "upper": 120, "bounds": "natural"}
 SEX = {"name": "sex", "type": "categorical", "categories": ["Female", "Male"], "ordered": False}

@@ -4,7 +4,7 @@ from threading import Event, Timer, current_thread
 
 import pytest
 
-from app.forests.data.coded_rows import made_ahead
+from grovekeeper_forests.data.coded_rows import made_ahead
 
 _GIVE_UP_S = 30
 

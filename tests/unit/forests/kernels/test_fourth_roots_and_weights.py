@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.core import limits
-from app.forests.kernels import boosting, fourth_roots, node_rows
+from grovekeeper_forests import limits as forest_limits
+from grovekeeper_forests.kernels import boosting, fourth_roots, node_rows
 
-LARGEST = limits.MAX_ROWS_PER_DATASET * boosting.UNIT
+LARGEST = forest_limits.MAX_ROWS_PER_DATASET * boosting.UNIT
 weight_vectors = st.integers(0, 38).flatmap(lambda bits: st.lists(st.integers(0, 2**bits), min_size=1, max_size=2))
 
 

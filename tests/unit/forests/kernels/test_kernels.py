@@ -14,10 +14,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from app.forests import code_cache
-from app.forests.kernels import boosting, node_rows, prediction
-from app.forests.kernels.compiled import node_row_loops
-from app.forests.kernels.prediction import BLOCK, CodeTables, ColumnRule
+from grovekeeper_forests import code_cache
+from grovekeeper_forests.kernels import boosting, node_rows, prediction
+from grovekeeper_forests.kernels.compiled import node_row_loops
+from grovekeeper_forests.kernels.prediction import BLOCK, CodeTables, ColumnRule
 from tests.support import walks
 
 # --- oracles ------------------------------------------------------------------------------------------------------
@@ -462,11 +462,11 @@ def test_no_message_contains_a_private_value() -> None:
 def test_the_api_loads_neither_the_compiler_nor_growth() -> None:
     code = (
         "import sys, app.api.main\n"
-        "from app.forests.kernels import boosting, fourth_roots, node_rows, prediction\n"
+        "from grovekeeper_forests.kernels import boosting, fourth_roots, node_rows, prediction\n"
         "assert 'numba' not in sys.modules\n"
-        "growth = ('.grow', '.medians', '.releases', '_release', '.tree_growth', '.tree_histograms', '.remote')\n"
-        "loaded = [name for name in sys.modules if name.startswith('app.forests')]\n"
-        "assert not [name for name in loaded if name.startswith('app.forests.noise') or name.endswith(growth)]"
+        "growth = ('.grow', '.medians', 'bins.releases', '.draw', '.tree_growth', '.tree_histograms', '.remote')\n"
+        "loaded = [name for name in sys.modules if name.startswith('grovekeeper_forests')]\n"
+        "assert not [name for name in loaded if name.startswith('grovekeeper_forests.noise') or name.endswith(growth)]"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
 

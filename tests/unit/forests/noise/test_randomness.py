@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from app.forests.noise.randomness import (
+from grovekeeper_forests.noise.randomness import (
     MAX_BUFFER_WORDS,
     BrokenWordSource,
     ExactSampler,

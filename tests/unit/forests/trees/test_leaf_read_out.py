@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
-from app.forests.data.encoding import Encoding, pairs_of_schema
-from app.forests.data.sanitiser import SanitisedColumns, SanitisedTable
-from app.forests.data.schema import Feature, Label, Schema
-from app.forests.trees import leaf_read_out
-from app.forests.trees.leaf_read_out import LeafSums
+from grovekeeper_forests.data.encoding import Encoding, pairs_of_schema
+from grovekeeper_forests.data.sanitiser import SanitisedColumns, SanitisedTable
+from grovekeeper_forests.data.schema import Feature, Label, Schema
+from grovekeeper_forests.trees import leaf_read_out
+from grovekeeper_forests.trees.leaf_read_out import LeafSums
 
 COUNTS = np.array([[[6, 2], [-3, -1]], [[0, 5], [4, 4]]], dtype=np.int64)
 """Two trees of two leaves; noise made all counts of the first tree's second leaf negative."""

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.forests.data.encoding import Encoding
-from app.forests.trees import tree_parameters
+from grovekeeper_forests.data.encoding import Encoding
+from grovekeeper_forests.trees import tree_parameters
 from tests.support.schemas import schema_of
 
 SCHEMA = schema_of(

@@ -16,13 +16,13 @@ from distributed import Client, SpecCluster
 from app.core.dask_cluster import CONFIG
 from app.core.object_store import ObjectStore
 from app.datasets import private_rows
-from app.forests import remote
-from app.forests.remote import ShardStates
-from app.releases.forest.draw import grow
-from app.releases.forest.price import plan
 from app.services.drawing import dask_fleet, shard_tasks
 from app.services.drawing.dask_fleet import ClusterFailed, Connection, DaskFleet
 from app.worker.dask_process import QuietScheduler, RowsKept
+from grovekeeper_forests import remote
+from grovekeeper_forests.releases.forest.draw import grow
+from grovekeeper_forests.releases.forest.price import plan
+from grovekeeper_forests.remote import ShardStates
 from tests.privacy.noiseless import REQUESTS, Noiseless
 from tests.support.stored_part import codes_of, in_store, local_rows, stored_part
 from tests.support.uploads import SCHEMA

@@ -11,21 +11,21 @@ import pytest
 
 from app.core.sealed_files import DataKey
 from app.datasets import private_rows
-from app.forests import catalogue
-from app.forests.data.schema import Schema
-from app.privacy.calibration import Terms
-from app.privacy.events import Adjacency
-from app.privacy.scope import Scope
-from app.releases import contract
-from app.releases.evaluation.price import plan_tables
-from app.releases.evaluation.read import Evaluation
-from app.releases.forest import draw as forest_draw
-from app.releases.forest import price as forest_price
-from app.releases.forest.price import PlanRequest
-from app.releases.profile import price as profile_price
-from app.releases.profile.read import Profile
 from app.services.drawing import perform as service
 from app.services.jobs.task import JobTask, PartRows, input_path
+from grovekeeper_forests import catalogue
+from grovekeeper_forests.data.schema import Schema
+from grovekeeper_forests.privacy.calibration import Terms
+from grovekeeper_forests.privacy.events import Adjacency
+from grovekeeper_forests.privacy.scope import Scope
+from grovekeeper_forests.releases import contract
+from grovekeeper_forests.releases.evaluation.price import plan_tables
+from grovekeeper_forests.releases.evaluation.read import Evaluation
+from grovekeeper_forests.releases.forest import draw as forest_draw
+from grovekeeper_forests.releases.forest import price as forest_price
+from grovekeeper_forests.releases.forest.price import PlanRequest
+from grovekeeper_forests.releases.profile import price as profile_price
+from grovekeeper_forests.releases.profile.read import Profile
 from tests.privacy.noiseless import Noiseless
 from tests.support.stored_part import stored_part
 from tests.support.uploads import SCHEMA, stored_table

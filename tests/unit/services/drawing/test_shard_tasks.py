@@ -10,12 +10,12 @@ from app.core.files import StoredFile
 from app.core.sealed_files import DataKey
 from app.datasets import private_rows
 from app.datasets.row_layout import RowGroups
-from app.forests import remote
-from app.forests.remote import StateMissing
-from app.privacy.partitions import Partitions
-from app.privacy.scope import Scope
 from app.services.drawing import shard_tasks
 from app.services.drawing.shard_tasks import Order
+from grovekeeper_forests import remote
+from grovekeeper_forests.privacy.partitions import Partitions
+from grovekeeper_forests.privacy.scope import Scope
+from grovekeeper_forests.remote import StateMissing
 
 CUT = Partitions.from_json([{"name": name, "kind": "hash", "cells": 4} for name in ("shard", "site")])
 READ = {

@@ -16,16 +16,16 @@ from distributed import Client
 
 from app.datasets import private_rows
 from app.datasets.private_rows import Selection
-from app.forests.contract.plan import Forest, Plan
-from app.forests.data.coded_rows import TrainingRows
-from app.forests.data.schema import Schema
-from app.privacy.partitions import HashPartition, Partitions
-from app.privacy.scope import Scope
-from app.releases.forest.draw import code_request, grow
-from app.releases.forest.price import plan
 from app.services.drawing import dask_fleet
 from app.services.drawing.dask_fleet import ClusterFailed, Connection, DaskFleet
 from app.services.jobs.task import PartRows
+from grovekeeper_forests.contract.plan import Forest, Plan
+from grovekeeper_forests.data.coded_rows import TrainingRows
+from grovekeeper_forests.data.schema import Schema
+from grovekeeper_forests.privacy.partitions import HashPartition, Partitions
+from grovekeeper_forests.privacy.scope import Scope
+from grovekeeper_forests.releases.forest.draw import code_request, grow
+from grovekeeper_forests.releases.forest.price import plan
 from tests.privacy.noiseless import REQUESTS, Noiseless
 from tests.support.plans import request_for
 from tests.support.stored_part import SCHEMA, codes_of, stored_part

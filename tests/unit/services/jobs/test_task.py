@@ -8,8 +8,8 @@ import pytest
 
 from app.core.dask_cluster import DaskCluster
 from app.core.sealed_files import DataKey
-from app.privacy.scope import WHOLE, Scope
 from app.services.jobs.task import JobTask, PartRows
+from grovekeeper_forests.privacy.scope import WHOLE, Scope
 
 PART = PartRows(
     schema={"features": [], "label": {"name": "a\nb \u2028", "classes": ["x", "y"]}},

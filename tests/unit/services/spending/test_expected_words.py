@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from app.forests.expected_accuracy import Band, Recovered
 from app.services.spending.quotes import sentence_of, spread_of
+from grovekeeper_forests.expected_accuracy import Band, Recovered
 
 BAND = Band(
     epsilon=1.0,

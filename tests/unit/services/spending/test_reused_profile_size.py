@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from app.privacy.partitions import Partitions
 from app.services.releases.training import Reuse
+from grovekeeper_forests.privacy.partitions import Partitions
 
 PARTITIONS = Partitions.from_json([{"name": "shard", "kind": "hash", "cells": 10}])
 

@@ -6,19 +6,27 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from app.core.errors import InvalidRequest
-from app.forests.algorithms.bms_rf import grow, layers, read
-from app.forests.contract.plan import Forest, Plan
-from app.forests.data.encoding import Encoding
-from app.forests.data.sanitiser import SanitisedColumns, SanitisedRows
-from app.forests.noise.randomness import SystemRandomness
-from app.forests.trees import tree_growth, tree_histograms
-from app.forests.trees.tree_growth import SplitRule
-from app.privacy.calibration import Terms
-from app.privacy.events import Adjacency, DiscreteLaplace, Event, Parallel, Part, Sequential, UnknownPrivacyEvent
-from app.releases.forest import read as released_forest
-from app.releases.forest.draw import grow as grow_forest
-from app.releases.forest.price import PlanRequest, plan
+from grovekeeper_forests.algorithms.bms_rf import grow, layers, read
+from grovekeeper_forests.contract.plan import Forest, Plan
+from grovekeeper_forests.data.encoding import Encoding
+from grovekeeper_forests.data.sanitiser import SanitisedColumns, SanitisedRows
+from grovekeeper_forests.errors import ParameterInvalid
+from grovekeeper_forests.noise.randomness import SystemRandomness
+from grovekeeper_forests.privacy.calibration import Terms
+from grovekeeper_forests.privacy.events import (
+    Adjacency,
+    DiscreteLaplace,
+    Event,
+    Parallel,
+    Part,
+    Sequential,
+    UnknownPrivacyEvent,
+)
+from grovekeeper_forests.releases.forest import read as released_forest
+from grovekeeper_forests.releases.forest.draw import grow as grow_forest
+from grovekeeper_forests.releases.forest.price import PlanRequest, plan
+from grovekeeper_forests.trees import tree_growth, tree_histograms
+from grovekeeper_forests.trees.tree_growth import SplitRule
 from tests.support import walks
 from tests.support.schemas import schema_of
 
@@ -79,11 +87,9 @@ def test_layers_by_rule_are_two_or_as_many_as_trees(parameters: dict, expected: 
 
 
 def test_more_layers_than_trees_are_refused() -> None:
-    with pytest.raises(InvalidRequest) as refused:
+    with pytest.raises(ParameterInvalid) as refused:
         planned(n_estimators=2, n_layers=3)
-    assert [(error.at, error.problem) for error in refused.value.errors] == [
-        ("/parameters/n_layers", "more-than-trees")
-    ]
+    assert [(error.place, error.problem) for error in refused.value.problems] == [(("n_layers",), "more-than-trees")]
 
 
 def test_price_has_a_part_per_layer_and_sharing_is_by_rows_or_by_budget() -> None:

@@ -9,12 +9,12 @@ import numba
 import numpy as np
 import pytest
 
-from app.forests.algorithms.nbrt.read import leaf_scores, start_scores
-from app.forests.algorithms.nbrt.scales import Scales, clip_of
-from app.forests.bins.noisy_counts import SCALE_BITS, VARIANCE
-from app.forests.kernels import boosting, node_rows
-from app.forests.kernels.compiled import boosting_loops, node_row_loops
-from app.privacy.events import UnknownPrivacyEvent
+from grovekeeper_forests.algorithms.nbrt.read import leaf_scores, start_scores
+from grovekeeper_forests.algorithms.nbrt.scales import Scales, clip_of
+from grovekeeper_forests.bins.noisy_counts import SCALE_BITS, VARIANCE
+from grovekeeper_forests.kernels import boosting, node_rows
+from grovekeeper_forests.kernels.compiled import boosting_loops, node_row_loops
+from grovekeeper_forests.privacy.events import UnknownPrivacyEvent
 
 TWO, THREE, MANY = 2, 3, 26
 

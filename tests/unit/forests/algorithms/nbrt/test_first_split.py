@@ -6,10 +6,10 @@ from functools import partial
 import numpy as np
 import pytest
 
-from app.forests.algorithms.nbrt import boosted_rows
-from app.forests.algorithms.nbrt.boosted_rows import LocalBoostedRows
-from app.forests.data.encoding import Encoding
-from app.forests.kernels import boosting as kernels
+from grovekeeper_forests.algorithms.nbrt import boosted_rows
+from grovekeeper_forests.algorithms.nbrt.boosted_rows import LocalBoostedRows
+from grovekeeper_forests.data.encoding import Encoding
+from grovekeeper_forests.kernels import boosting as kernels
 from tests.support.schemas import schema_of
 
 UNIT = 2**16

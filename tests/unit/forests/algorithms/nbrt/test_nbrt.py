@@ -8,22 +8,22 @@ import numpy as np
 import pytest
 from sklearn.datasets import load_breast_cancer, load_digits
 
-from app.core.errors import InvalidRequest
-from app.forests.algorithms.nbrt.price import PricedDraws
-from app.forests.algorithms.nbrt.read import calibrated, probabilities
-from app.forests.bins import quantile_bins
-from app.forests.bins.noisy_counts import VARIANCE
-from app.forests.contract.plan import Forest, Plan, PlanInvalid
-from app.forests.data.sanitiser import SanitisedColumns, SanitisedRows
-from app.forests.data.schema import Schema
-from app.forests.noise.randomness import SystemRandomness
-from app.privacy.calibration import Terms
-from app.privacy.events import Adjacency, ExponentialMechanism, RoundedGaussian
-from app.releases.forest import price as forest_price
-from app.releases.forest import read as released_forest
-from app.releases.forest.draw import grow
-from app.releases.forest.price import PlanRequest, plan
-from app.releases.forest.read import ArtifactInvalid
+from grovekeeper_forests.algorithms.nbrt.price import PricedDraws
+from grovekeeper_forests.algorithms.nbrt.read import calibrated, probabilities
+from grovekeeper_forests.bins import quantile_bins
+from grovekeeper_forests.bins.noisy_counts import VARIANCE
+from grovekeeper_forests.contract.plan import Forest, Plan, PlanInvalid
+from grovekeeper_forests.data.sanitiser import SanitisedColumns, SanitisedRows
+from grovekeeper_forests.data.schema import Schema
+from grovekeeper_forests.errors import ParameterInvalid
+from grovekeeper_forests.noise.randomness import SystemRandomness
+from grovekeeper_forests.privacy.calibration import Terms
+from grovekeeper_forests.privacy.events import Adjacency, ExponentialMechanism, RoundedGaussian
+from grovekeeper_forests.releases.forest import price as forest_price
+from grovekeeper_forests.releases.forest import read as released_forest
+from grovekeeper_forests.releases.forest.draw import grow
+from grovekeeper_forests.releases.forest.price import PlanRequest, plan
+from grovekeeper_forests.releases.forest.read import ArtifactInvalid
 from tests.support.stored_plans import read_priced
 
 DELTA = Fraction(1, 10**6)
@@ -174,9 +174,9 @@ def test_depth_follows_rows_times_mu(size: int, epsilon: str, depth: int) -> Non
 
 
 def test_a_budget_too_small_to_draw_with_is_refused() -> None:
-    with pytest.raises(InvalidRequest) as refused:
+    with pytest.raises(ParameterInvalid) as refused:
         planned(schema_of(2), "0.000001", n_estimators=1_024)
-    assert [(error.at, error.problem) for error in refused.value.errors] == [("/epsilon", "too-small")]
+    assert [(error.place, error.problem) for error in refused.value.problems] == [(("epsilon",), "too-small")]
 
 
 def test_depth_zero_spends_everything_on_the_class_counts() -> None:

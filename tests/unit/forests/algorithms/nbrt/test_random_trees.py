@@ -6,10 +6,10 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from app.forests.algorithms.nbrt.random_trees import Trees, joined, no_trees, random_tree
-from app.forests.bins import quantile_bins
-from app.forests.data.encoding import Encoding
-from app.forests.noise.randomness import SystemRandomness
+from grovekeeper_forests.algorithms.nbrt.random_trees import Trees, joined, no_trees, random_tree
+from grovekeeper_forests.bins import quantile_bins
+from grovekeeper_forests.data.encoding import Encoding
+from grovekeeper_forests.noise.randomness import SystemRandomness
 from tests.privacy.enumeration import EnumeratingRandomness, output_law
 from tests.privacy.laws import assert_law
 from tests.support.schemas import schema_of

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from app.forests.algorithms.nbrt.boosted_rows import BoostedRows, LocalBoostedRows
-from app.forests.algorithms.nbrt.read import (
+from grovekeeper_forests.algorithms.nbrt.boosted_rows import BoostedRows, LocalBoostedRows
+from grovekeeper_forests.algorithms.nbrt.read import (
     LARGEST_TEMPERATURE,
     MARGIN_EDGES,
     N_MARGIN_BINS,
@@ -12,8 +12,8 @@ from app.forests.algorithms.nbrt.read import (
     fitted_temperature,
     tally_margins,
 )
-from app.forests.algorithms.nbrt.scales import Scales
-from app.forests.data.coded_rows import RowParts
+from grovekeeper_forests.algorithms.nbrt.scales import Scales
+from grovekeeper_forests.data.coded_rows import RowParts
 
 ONE = 2**TEMPERATURE_BITS
 UNIT = 2**16

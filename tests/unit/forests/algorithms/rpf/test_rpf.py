@@ -13,26 +13,26 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from safetensors import numpy as tensors
 
-from app.core.errors import InvalidRequest
-from app.forests import catalogue
-from app.forests.algorithms.rpf import price
-from app.forests.algorithms.rpf.price import PathScales, Stage, events_of
-from app.forests.algorithms.rpf.read import UNREACHED, reached_leaves
-from app.forests.bins import quantile_bins
-from app.forests.contract.plan import Forest, PlanInvalid
-from app.forests.data.encoding import NO_SPLIT
-from app.forests.data.sanitiser import SanitisedColumns, SanitisedRows
-from app.forests.data.schema import Schema
-from app.forests.noise.randomness import SystemRandomness
-from app.privacy import receipts
-from app.privacy.accountants import pure
-from app.privacy.calibration import Terms
-from app.privacy.events import Adjacency, DiscreteLaplace, Part, Sequential, UnknownPrivacyEvent
-from app.releases.forest import price as forest_price
-from app.releases.forest import read as released_forest
-from app.releases.forest.draw import grow
-from app.releases.forest.price import PlanRequest, plan
-from app.releases.forest.read import ArtifactInvalid
+from grovekeeper_forests import catalogue
+from grovekeeper_forests.algorithms.rpf import price
+from grovekeeper_forests.algorithms.rpf.price import PathScales, Stage, events_of
+from grovekeeper_forests.algorithms.rpf.read import UNREACHED, reached_leaves
+from grovekeeper_forests.bins import quantile_bins
+from grovekeeper_forests.contract.plan import Forest, PlanInvalid
+from grovekeeper_forests.data.encoding import NO_SPLIT
+from grovekeeper_forests.data.sanitiser import SanitisedColumns, SanitisedRows
+from grovekeeper_forests.data.schema import Schema
+from grovekeeper_forests.errors import ParameterInvalid
+from grovekeeper_forests.noise.randomness import SystemRandomness
+from grovekeeper_forests.privacy import receipts
+from grovekeeper_forests.privacy.accountants import pure
+from grovekeeper_forests.privacy.calibration import Terms
+from grovekeeper_forests.privacy.events import Adjacency, DiscreteLaplace, Part, Sequential, UnknownPrivacyEvent
+from grovekeeper_forests.releases.forest import price as forest_price
+from grovekeeper_forests.releases.forest import read as released_forest
+from grovekeeper_forests.releases.forest.draw import grow
+from grovekeeper_forests.releases.forest.price import PlanRequest, plan
+from grovekeeper_forests.releases.forest.read import ArtifactInvalid
 from grovekeeper_verifier import events as verifier
 from tests.support.reweighted import SCHEMA, planned, rows
 from tests.support.schemas import schema_of
@@ -290,7 +290,7 @@ def test_pairs_are_a_public_rule_of_the_ordered_columns() -> None:
     assert [planned(schema=with_numbers(n)).parameters["pairs"] for n in (1, 2, 32, 33)] == [
         "none", "ordered", "ordered", "none",
     ]  # fmt: skip
-    with pytest.raises(InvalidRequest):
+    with pytest.raises(ParameterInvalid):
         planned(schema=with_numbers(33), pairs="ordered")
 
 

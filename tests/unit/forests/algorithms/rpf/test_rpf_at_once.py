@@ -10,21 +10,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.core.errors import InvalidRequest
-from app.forests.algorithms.rpf.grow import LevelTrees
-from app.forests.algorithms.rpf.price import events_of, stages
-from app.forests.algorithms.rpf.read import UNREACHED
-from app.forests.algorithms.rpf.reweighted_rows import LocalReweightedRows
-from app.forests.contract.plan import PlanInvalid
-from app.forests.data.encoding import NO_SPLIT, Encoding
-from app.forests.data.sanitiser import SanitisedColumns, SanitisedRows
-from app.forests.data.schema import Schema
-from app.forests.noise.randomness import SystemRandomness
-from app.privacy.accountants import pure
-from app.privacy.events import Adjacency
-from app.releases.forest import price as forest_price
-from app.releases.forest import read as released_forest
-from app.releases.forest.draw import grow
+from grovekeeper_forests.algorithms.rpf.grow import LevelTrees
+from grovekeeper_forests.algorithms.rpf.price import events_of, stages
+from grovekeeper_forests.algorithms.rpf.read import UNREACHED
+from grovekeeper_forests.algorithms.rpf.reweighted_rows import LocalReweightedRows
+from grovekeeper_forests.contract.plan import PlanInvalid
+from grovekeeper_forests.data.encoding import NO_SPLIT, Encoding
+from grovekeeper_forests.data.sanitiser import SanitisedColumns, SanitisedRows
+from grovekeeper_forests.data.schema import Schema
+from grovekeeper_forests.errors import ParameterInvalid
+from grovekeeper_forests.noise.randomness import SystemRandomness
+from grovekeeper_forests.privacy.accountants import pure
+from grovekeeper_forests.privacy.events import Adjacency
+from grovekeeper_forests.releases.forest import price as forest_price
+from grovekeeper_forests.releases.forest import read as released_forest
+from grovekeeper_forests.releases.forest.draw import grow
 from grovekeeper_verifier import events as verifier
 from tests.support.reweighted import SCHEMA, planned
 from tests.support.schemas import schema_of
@@ -117,18 +117,18 @@ def test_event_of_one_level_at_a_time_is_not_one_of_two_levels() -> None:
     ],
 )
 def test_levels_that_cannot_be_chosen_at_once_are_refused(asked: dict[str, object], problem: str) -> None:
-    with pytest.raises(InvalidRequest) as refused:
+    with pytest.raises(ParameterInvalid) as refused:
         planned(**asked)
 
-    assert [(error.at, error.problem) for error in refused.value.errors] == [("/parameters/at_once", problem)]
-    assert refused.value.errors[0].accepted in (("1 to 2",), ())
+    assert [(error.place, error.problem) for error in refused.value.problems] == [(("at_once",), problem)]
+    assert refused.value.problems[0].accepted in (("1 to 2",), ())
 
 
 def test_too_many_splits_to_choose_two_at_once_are_refused() -> None:
-    with pytest.raises(InvalidRequest) as refused:
+    with pytest.raises(ParameterInvalid) as refused:
         planned(schema=with_numbers(67), max_depth=4, at_once=2)
 
-    assert [(error.at, error.problem) for error in refused.value.errors] == [("/parameters/at_once", "too-large")]
+    assert [(error.place, error.problem) for error in refused.value.problems] == [(("at_once",), "too-large")]
 
 
 def test_two_levels_are_chosen_at_once_only_where_their_tables_fit_in_memory() -> None:
@@ -139,9 +139,9 @@ def test_two_levels_are_chosen_at_once_only_where_their_tables_fit_in_memory() -
 
     assert planned(size=10**7, schema=schema, max_depth=3).parameters["at_once"] == 2
     assert planned(size=10**7, schema=schema, max_depth=8).parameters["at_once"] == 1
-    with pytest.raises(InvalidRequest) as refused:
+    with pytest.raises(ParameterInvalid) as refused:
         planned(size=10**7, schema=schema, max_depth=8, at_once=2)
-    assert [(error.at, error.problem) for error in refused.value.errors] == [("/parameters/at_once", "too-large")]
+    assert [(error.place, error.problem) for error in refused.value.problems] == [(("at_once",), "too-large")]
 
 
 def test_two_levels_at_once_learn_a_rule_that_no_single_split_shows() -> None:

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.forests.algorithms.rpf import read
-from app.forests.algorithms.rpf.read import UNREACHED
+from grovekeeper_forests.algorithms.rpf import read
+from grovekeeper_forests.algorithms.rpf.read import UNREACHED
 
 SCALES = (Fraction(1, 2), Fraction(1, 64))
 

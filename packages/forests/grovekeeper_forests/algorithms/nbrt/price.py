@@ -1,0 +1,261 @@
+"""Prices ``nbrt``, noise-matched boosting of random trees: many small steps at a small cost each, for (ε, δ).
+
+Trees are drawn without reading rows. Each leaf releases a noisy sum of clipped gradients and a noisy count. The proof
+is in docs/proofs/nbrt.md, the proof for the bins in docs/proofs/bins.md.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from math import isqrt
+from typing import Final
+
+from grovekeeper_forests import amounts
+from grovekeeper_forests.algorithms.nbrt import read
+from grovekeeper_forests.algorithms.nbrt.read import CALIBRATED, FOR_CLIP, LOGISTIC, MEASURED, NOT_FOR_CLIP
+from grovekeeper_forests.bins import quantile_bins
+from grovekeeper_forests.bins.noisy_counts import LARGEST_START, VARIANCE, draw_scale, loss_of_unit, mu_squared, noise
+from grovekeeper_forests.contract.algorithm import About, Algorithm, Parameter, Parameters, PublicFacts, Value, share
+from grovekeeper_forests.data.schema import Schema
+from grovekeeper_forests.kernels.boosting import LARGEST_SQUARED_LENGTH
+from grovekeeper_forests.privacy.accountants import gdp, zcdp
+from grovekeeper_forests.privacy.calibration import fitted
+from grovekeeper_forests.privacy.events import (
+    Adjacency,
+    Event,
+    ExponentialMechanism,
+    Part,
+    RoundedGaussian,
+    Sequential,
+    UnknownPrivacyEvent,
+)
+from grovekeeper_forests.trees import tree_parameters
+
+START_SHARE = Fraction(3, 100)
+"""Share of μ² (after the bins) that the class counts get."""
+
+SPLIT_SHARE = Fraction(3, 200)
+"""Share of μ² (after the bins) that the selection of a first split gets."""
+
+SIDES_SHARE = Fraction(7, 200)
+"""Share of μ² (after the bins) that the class counts on the two sides of a first split get."""
+
+WORTH_A_SPLIT = 1000
+"""Public size × μ from which forests of two classes start with a selected split."""
+
+TALLY_SHARE = Fraction(1, 50)
+"""Share of μ² (after the bins) that the table of margins gets."""
+
+FROM_SPLIT, FROM_CLASSES = "split", "classes"
+
+_MIN_RULE_DEPTH, _MAX_RULE_DEPTH = 2, 6
+
+_N_ESTIMATORS = replace(
+    tree_parameters.N_ESTIMATORS,
+    description="Number of trees. The total noise does not depend on this number, so choose as many as the running "
+    "time allows.",
+    default=400,
+)
+_BINS_SHARE = share(
+    "bins_share",
+    "Share of the budget for the private quantile bins of numbers, if any feature needs them and a tree has a split.",
+    default="0.068",
+    most=Fraction(1, 2),
+)
+_CALIBRATION = Parameter(
+    "calibration",
+    "choice",
+    "How the default read-out turns scores into probabilities: by a temperature that a last private release "
+    "measures, for two percent of the budget; by the softmax alone; or, for two classes, by correcting the bias of "
+    "clipped gradients.",
+    default=MEASURED,
+    choices=(MEASURED, NOT_FOR_CLIP, FOR_CLIP),
+)
+_NO_FIRST_SPLIT = "start was set to classes: a first split needs two trees, with splits, and no profile."
+_START = Parameter(
+    "start",
+    "choice",
+    "Start of the forest: class counts, or a split that is selected privately and the class counts on its two "
+    "sides. By default the split, for two classes and a size times μ of at least a thousand without a profile.",
+    choices=(FROM_SPLIT, FROM_CLASSES),
+)
+
+
+class NoiseMatchedBoosting(Algorithm):
+    """Boosted random trees with gradients clipped far below their worst case."""
+
+    slug = "nbrt"
+    title = "Noise-matched boosting of random trees"
+    source = "Grovekeeper; docs/proofs/nbrt.md"
+    about = About(
+        claimed=None,
+        wrong=None,
+        here=(
+            "Four hundred small steps along noisy gradients on trees that are drawn without the rows, with exactly "
+            "rounded normal noise and a step size that matches it."
+        ),
+        proof="docs/proofs/nbrt.md",
+        results="docs/results/nbrt.md",
+    )
+    accountants = (gdp.NAME, zcdp.NAME)
+    read_outs = (CALIBRATED, LOGISTIC)
+    parameters = (_N_ESTIMATORS, tree_parameters.MAX_DEPTH, _BINS_SHARE, _CALIBRATION, _START)
+
+    def fill_defaults(self, settled: dict[str, Value], facts: PublicFacts) -> tuple[str, ...]:
+        """Fills in the depth and the start from the public size and the budget."""
+        strength = facts.size * math.sqrt(mu_squared(facts.budget))
+        encoding = quantile_bins.widest_encoding(facts.schema)
+        warnings = tree_parameters.fill_depth(settled, default_depth(strength), encoding, tables=False)
+        is_strong = facts.schema.n_classes == 2 and strength >= WORTH_A_SPLIT
+        if facts.profile is not None or int(settled["max_depth"]) == 0 or int(settled["n_estimators"]) == 1:
+            warnings = (*warnings, _NO_FIRST_SPLIT) if settled.get("start") == FROM_SPLIT else warnings
+            settled["start"] = FROM_CLASSES
+        settled.setdefault("start", FROM_SPLIT if is_strong else FROM_CLASSES)
+        return warnings
+
+    def event(self, parameters: Parameters, facts: PublicFacts) -> Event:
+        """Private bins, if needed; class counts; T sequential trees; the table of margins, if requested.
+
+        At depth 0 the class counts get the whole budget, because trees without splits give every row equal scores. At
+        other depths a reused profile replaces bins and class counts, and the trees get their share of the budget.
+        """
+        n_trees, depth = int(parameters["n_estimators"]), int(parameters["max_depth"])
+        left, n_classes = mu_squared(facts.budget), facts.schema.n_classes
+        if depth == 0:
+            return Sequential((Part(1, _counts(left, coordinates=n_classes)),))
+        before = tuple[Part, ...]()
+        if facts.profile is None and quantile_bins.private_features(facts.schema):
+            part = facts.part(amounts.parse(parameters["bins_share"]))
+            chosen = quantile_bins.price_bins(facts.schema, part.epsilon, part.budget)
+            before = (Part(1, chosen),)
+            left -= facts.budget.loss(chosen) / loss_of_unit(facts.budget)
+        for_tally = TALLY_SHARE * left if parameters["calibration"] == MEASURED else Fraction(0)
+        after = (Part(1, _counts(for_tally, coordinates=2 * read.N_MARGIN_BINS)),) if for_tally else ()
+        if facts.profile is not None:
+            alone = trees_alone(n_trees, _tree(left - for_tally, n_trees, depth, facts.schema))
+            return Sequential((Part(1, alone), *after))
+        start = _start(parameters, facts, left)
+        squares = facts.budget.loss(Sequential(start)) / loss_of_unit(facts.budget)
+        n_random = n_trees - (parameters["start"] == FROM_SPLIT)
+        tree = _tree(left - squares - for_tally, n_random, depth, facts.schema)
+        return Sequential((*before, *start, Part(n_random, tree), *after))
+
+
+def _start(parameters: Parameters, facts: PublicFacts, left: Fraction) -> tuple[Part, ...]:
+    """Class counts, or the selection of a split and class counts on its sides, as shares of the μ² after the bins."""
+    n_classes = facts.schema.n_classes
+    if parameters["start"] == FROM_CLASSES:
+        return (Part(1, _counts(START_SHARE * left, coordinates=n_classes)),)
+    share = SPLIT_SHARE * left * loss_of_unit(facts.budget) / facts.budget.limit
+    n_candidates = len(quantile_bins.widest_encoding(facts.schema).candidates)
+
+    def selection(epsilon: Fraction) -> Event:
+        return ExponentialMechanism(
+            Adjacency.ADD_REMOVE_ONE,
+            range_sensitivity=Fraction(RANGE_SENSITIVITY),
+            inverse_scale=draw_scale(epsilon, RANGE_SENSITIVITY),
+            max_candidates=n_candidates,
+        )
+
+    sides = _counts(SIDES_SHARE * left, coordinates=N_SIDES * n_classes)
+    return (Part(1, fitted(facts.part(share).budget, selection, start=Fraction(1, 10))), Part(1, sides))
+
+
+def _counts(squared: Fraction, *, coordinates: int) -> RoundedGaussian:
+    """Noise on a table where each row adds one integer, the whole square root of the price, to one cell at most."""
+    return noise(isqrt(min(int(squared * VARIANCE), LARGEST_START)) ** 2, coordinates=coordinates)
+
+
+def _tree(squared: Fraction, n_trees: int, depth: int, schema: Schema) -> RoundedGaussian:
+    """Noise on one of ``n_trees`` trees that share a squared ratio of sensitivity to standard deviation."""
+    n_scores = 1 if schema.n_classes == 2 else schema.n_classes
+    per_tree = min(int(squared * VARIANCE / n_trees), LARGEST_SQUARED_LENGTH)
+    return noise(per_tree, coordinates=(n_scores + 1) << depth)
+
+
+def default_depth(strength: float) -> int:
+    """The default depth, from public size × μ: every level doubles the number of leaves that share the rows."""
+    return min(max(round(0.5 * math.log2(max(strength, 1.0)) - 0.9), _MIN_RULE_DEPTH), _MAX_RULE_DEPTH)
+
+
+@dataclass(frozen=True)
+class PricedDraws:
+    """A priced event, taken apart.
+
+    Attributes:
+        bins: the event of private bins, or ``None``.
+        start: squared sensitivity of the class counts, in units of 2^-48 variances; 0 if a profile is reused.
+        tree: squared sensitivity of one tree; 0 if trees have no splits, so that no tree is released.
+        tally: squared sensitivity of the table of margins; 0 if no table is released.
+        split: inverse scale of the selection of a first split; 0 if no split is selected.
+    """
+
+    bins: Event | None
+    start: int
+    tree: int
+    tally: int = 0
+    split: Fraction = Fraction(0)
+
+    @classmethod
+    def of(cls, event: Event) -> PricedDraws:
+        """Reads the event of a plan.
+
+        Raises:
+            UnknownPrivacyEvent: not the event of boosted random trees.
+        """
+        rest = list(event.parts) if isinstance(event, Sequential) else []
+        match rest:
+            case [Part(1, RoundedGaussian() as start)]:
+                return cls(None, _squared_sensitivity(start), 0)
+            case [Part(1, Sequential((Part(_, RoundedGaussian() as tree),))), *after]:
+                return cls(None, 0, _squared_sensitivity(tree), _tally(after))
+        bins = rest.pop(0).event if rest and isinstance(rest[0].event, Sequential) else None
+        if bins is not None:
+            quantile_bins.medians_of(bins)
+        split = rest.pop(0).event if rest and isinstance(rest[0].event, ExponentialMechanism) else None
+        match rest:
+            case [Part(1, RoundedGaussian() as start), Part(_, RoundedGaussian() as tree), *after]:
+                squares = _squared_sensitivity(start), _squared_sensitivity(tree), _tally(after)
+                return cls(bins, *squares, _inverse_scale(split))
+        raise UnknownPrivacyEvent("not the event of boosted random trees")
+
+
+def trees_alone(n_trees: int, tree: RoundedGaussian) -> Event:
+    """The event of trees on a reused profile, nested so that it differs from the event of class counts alone."""
+    return Sequential((Part(n_trees, tree),))
+
+
+def _tally(rest: Sequence[Part]) -> int:
+    """Squared sensitivity of the table of margins after the trees; 0 if no table follows."""
+    match rest:
+        case []:
+            return 0
+        case [Part(1, RoundedGaussian() as tally)]:
+            return _squared_sensitivity(tally)
+    raise UnknownPrivacyEvent("not the event of boosted random trees")
+
+
+def _inverse_scale(split: Event | None) -> Fraction:
+    """Inverse scale of the selection of a first split; 0 if no split is selected."""
+    if not isinstance(split, ExponentialMechanism):
+        return Fraction(0)
+    if split.range_sensitivity != RANGE_SENSITIVITY:
+        raise UnknownPrivacyEvent("not the selection of a first split")
+    return split.inverse_scale
+
+
+def _squared_sensitivity(noise: RoundedGaussian) -> int:
+    square = noise.l2_sensitivity_squared
+    if noise.sigma_squared != VARIANCE or square.denominator != 1 or square > LARGEST_START:
+        raise UnknownPrivacyEvent("not noise of boosted random trees")
+    return int(square)
+
+
+RANGE_SENSITIVITY: Final = 1
+"""A row raises the utility ‖left‖₄ + ‖right‖₄, in whole rows, of every split by 0 or 1."""
+
+
+N_SIDES: Final = 2

@@ -1,0 +1,210 @@
+"""Prices and reads noisy counts of disjoint cells (every row is counted at most once), and computes noise scales.
+
+One row changes one count by one, so the L1 and the L2 sensitivity are both 1. On accounts that count ε, the noise is
+discrete Laplace. On accounts that count ρ or μ², the noise is an exactly rounded normal draw, which costs less in these
+units (docs/proofs/evaluation.md, Theorem 1), and counts are released in finer units, so that rounding loses no
+accuracy.
+"""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from math import isqrt
+from statistics import NormalDist
+from types import MappingProxyType
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from grovekeeper_forests.errors import ParameterInvalid
+from grovekeeper_forests.privacy.accountants import pure
+from grovekeeper_forests.privacy.calibration import Budget
+from grovekeeper_forests.privacy.events import (
+    Adjacency,
+    DiscreteLaplace,
+    Event,
+    RoundedGaussian,
+    UnknownPrivacyEvent,
+    quantised,
+)
+
+LARGEST_INVERSE_SCALE = Fraction(64)
+"""At this scale, noise is non-zero once in e^64 draws: a larger scale gains nothing, and kernels stay in 64 bits."""
+
+
+def draw_scale(loss: Fraction, sensitivity: int) -> Fraction:
+    """The inverse scale of a draw that costs at most ``loss``: a multiple of 2^-32, rounded down.
+
+    Raises:
+        ParameterInvalid: the share of the budget is too small for any draw.
+    """
+    scale = min(quantised(loss / sensitivity), LARGEST_INVERSE_SCALE)
+    if scale == 0:
+        raise ParameterInvalid.named("epsilon", "too-small")
+    return scale
+
+
+SCALE_BITS: Final = 24
+"""Sensitivities are integers in units of 2^-24 standard deviations."""
+
+VARIANCE: Final = 4**SCALE_BITS
+
+
+SMALLEST_PRICED: Final = 2**8
+"""Smallest squared sensitivity, in units of 2^-48 variances, at which a row still adds a unit to a count."""
+
+LARGEST_START: Final = 2**62
+"""Squared sensitivity of the class counts, so that their scale has 31 bits and sums over 2^31 rows have 62."""
+
+
+def noise(squared_sensitivity: int, *, coordinates: int) -> RoundedGaussian:
+    """The event of normal noise of deviation 2^24 on an integer vector with this squared L2 sensitivity.
+
+    Raises:
+        ParameterInvalid: the share of the budget is too small for any draw.
+    """
+    if squared_sensitivity < SMALLEST_PRICED:
+        raise ParameterInvalid.named("epsilon", "too-small")
+    return RoundedGaussian(
+        Adjacency.ADD_REMOVE_ONE,
+        l2_sensitivity_squared=Fraction(squared_sensitivity),
+        sigma_squared=Fraction(VARIANCE),
+        coordinates=coordinates,
+    )
+
+
+def mu_squared(budget: Budget) -> Fraction:
+    """The squared ratio of L2 sensitivity to deviation that the budget allows normal noise: μ² of a ``gdp`` account."""
+    return budget.limit / loss_of_unit(budget)
+
+
+def loss_of_unit(budget: Budget) -> Fraction:
+    """The loss, in the account's unit, of normal noise whose deviation equals the L2 sensitivity."""
+    return budget.loss(RoundedGaussian(Adjacency.ADD_REMOVE_ONE, Fraction(1), Fraction(1), 1))
+
+
+SENSITIVITY = 1
+
+SENSITIVITIES = MappingProxyType({Adjacency.ADD_REMOVE_ONE: SENSITIVITY, Adjacency.LABEL: 2})
+"""L1 and squared L2 sensitivity of a table of classes: the number of cells, each by one, in which neighbours differ. An
+added row is in one cell; a changed label moves a row from one cell to another."""
+
+
+_EXACT_SPREAD = 1_000.0
+"""Largest deviation, in rows, at which bounds of sums of Laplace noise are exact; beyond it, rounding is negligible."""
+
+
+def priced(epsilon: Fraction, budget: Budget, *, coordinates: int) -> Event:
+    """The event of one table.
+
+    Args:
+        epsilon: price of the table on accounts that count ε.
+        budget: price of the table on accounts of another unit.
+        coordinates: cells of the table.
+    """
+    if budget.accountant == pure.NAME:
+        return DiscreteLaplace(
+            Adjacency.ADD_REMOVE_ONE,
+            l1_sensitivity=Fraction(SENSITIVITY),
+            inverse_scale=draw_scale(epsilon, SENSITIVITY),
+            coordinates=coordinates,
+        )
+    affordable = min(int(mu_squared(budget) * VARIANCE), LARGEST_START)
+    return noise(isqrt(affordable) ** 2, coordinates=coordinates)
+
+
+def at_price_of(laplace: DiscreteLaplace, budget: Budget) -> Event:
+    """The event of a table with Laplace or normal noise, whichever is smaller at the price of ``laplace``.
+
+    Normal noise has no price on accounts that count ε. On other accounts normal noise is smaller unless ε is large.
+    Both prices and both deviations are public.
+
+    Args:
+        laplace: event with the sensitivity of a table of classes under the budget's adjacency.
+        budget: gives the unit of the account.
+    """
+    if budget.accountant == pure.NAME:
+        return laplace
+    adjacency, cells = laplace.adjacency, SENSITIVITIES[laplace.adjacency]
+    of_one = budget.loss(RoundedGaussian(adjacency, Fraction(1), Fraction(1), 1))
+    squared = min(int(budget.loss(laplace) / of_one * VARIANCE), LARGEST_START)
+    unit = isqrt(squared // cells)
+    if squared < SMALLEST_PRICED:
+        return laplace
+    normal = RoundedGaussian(adjacency, Fraction(cells * unit**2), Fraction(VARIANCE), laplace.coordinates)
+    return normal if noise_sd(normal) < noise_sd(laplace) else laplace
+
+
+def per_row(event: Event) -> int:
+    """The amount that one row adds to its released count.
+
+    Raises:
+        UnknownPrivacyEvent: the event is not one of a table of noisy counts.
+    """
+    match event:
+        case DiscreteLaplace() if event.l1_sensitivity == SENSITIVITIES[event.adjacency] and event.inverse_scale > 0:
+            return SENSITIVITY
+        case RoundedGaussian() if event.sigma_squared == VARIANCE and event.l2_sensitivity_squared <= LARGEST_START:
+            of_one_cell = event.l2_sensitivity_squared / SENSITIVITIES[event.adjacency]
+            unit = isqrt(int(of_one_cell))
+            if unit > 0 and unit * unit == of_one_cell:
+                return unit
+    raise UnknownPrivacyEvent("not the event of a table of noisy counts")
+
+
+def in_rows(released: NDArray[np.int64], event: Event) -> NDArray[np.float64]:
+    """Released counts in rows; they may be negative."""
+    counts: NDArray[np.float64] = released / per_row(event)
+    return counts
+
+
+def in_whole_rows(released: NDArray[np.int64], event: Event) -> NDArray[np.int64]:
+    """Released counts, each rounded to the nearest number of rows: post-processing (lemma L7)."""
+    if isinstance(event, DiscreteLaplace):
+        return released
+    unit = per_row(event)
+    rows: NDArray[np.int64] = (released + unit // 2) // unit
+    return rows
+
+
+def noise_sd(event: Event) -> float:
+    """Standard deviation of the noise on each count, in rows; public."""
+    if isinstance(event, DiscreteLaplace):
+        decay = math.exp(-float(event.inverse_scale))
+        return math.sqrt(2.0 * decay) / (1.0 - decay)
+    return 2**SCALE_BITS / per_row(event)
+
+
+def noise_bound(event: Event, *, level: float, n_counts: int = 1) -> float:
+    """Two-sided bound, in rows, on the noise of a sum of counts, with probability at least ``level``; public.
+
+    Args:
+        event: of the table.
+        level: at least 0.9.
+        n_counts: number of counts in the sum.
+    """
+    if isinstance(event, DiscreteLaplace):
+        decay = math.exp(-float(event.inverse_scale))
+        spread = noise_sd(event) * math.sqrt(n_counts)
+        if spread <= _EXACT_SPREAD:
+            return _laplace_sum_bound(decay, spread, n_counts, level=level)
+        # Pr[|z| > t] = 2 q^(t+1) / (1 + q) for whole t; sums have lighter tails, in deviations, than one count.
+        tail = math.log((1.0 - level) * (1.0 + decay) / 2.0) / math.log(decay)
+        return float(max(math.ceil(tail - 1.0), 0)) * math.sqrt(n_counts)
+    single = noise_sd(event) * NormalDist().inv_cdf((1.0 + level) / 2.0)
+    return single * math.sqrt(n_counts) + n_counts / per_row(event)
+
+
+def _laplace_sum_bound(decay: float, spread: float, n_counts: int, *, level: float) -> float:
+    """The bound from the exact law of the sum. Where single draws are mostly 0, their law does not bound the sum.
+
+    The law is the inverse Fourier transform of ((1 − q)² / (1 − 2q cos θ + q²))ⁿ, over a window of 64 deviations; the
+    probability outside the window is negligible.
+    """
+    size = 1 << math.ceil(math.log2(64.0 * (spread + 1.0)))
+    angles = np.arange(size) * (2.0 * math.pi / size)
+    law = np.fft.ifft(((1.0 - decay) ** 2 / (1.0 - 2.0 * decay * np.cos(angles) + decay**2)) ** n_counts).real
+    within = law[0] + 2.0 * np.concatenate(([0.0], law[1 : size // 2])).cumsum()
+    return float(np.searchsorted(within, level))

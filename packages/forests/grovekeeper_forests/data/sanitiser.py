@@ -1,0 +1,451 @@
+"""Sanitises rows by the public schema, record by record, before any mechanism or model reads them.
+
+The sanitiser is *total* (every cell has an image, so no row can make growth or prediction fail) and *record-wise* (the
+image of a row depends on that row and the public schema alone). A record-wise map takes neighbouring datasets to
+neighbouring datasets (lemma L6 in docs/proofs/lemmas.md), so sanitising costs no budget and changes no sensitivity.
+
+==============================  ===========================================
+cell                            image
+==============================  ===========================================
+number out of bounds, ±∞        the nearer bound
+number between two integers     the nearest integer, ties to even (``integer`` features)
+empty number                    MISSING (NaN); the lower bound if the feature declares no ``missing``
+undeclared category             OTHER
+empty category, as a null or    MISSING; OTHER if the feature declares no ``missing``
+as a text of no characters
+undeclared or empty label       the row is dropped
+==============================  ===========================================
+
+Uploads and prediction bodies have stricter rules: they reject errors that the owner or the caller can correct. The
+rows of a prediction request are sanitised in one table, several times as fast as column by column.
+"""
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from operator import contains
+from typing import Protocol, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from grovekeeper_forests import limits
+from grovekeeper_forests.data.schema import Feature, Label, Schema
+from grovekeeper_forests.errors import ParameterInvalid, ParameterProblem, Place
+from grovekeeper_forests.kept import kept_property
+from grovekeeper_forests.kernels.prediction import bound_cells
+
+
+@dataclass(frozen=True)
+class SanitisedColumns:
+    """Sanitised feature values: PRIVATE in training, the caller's in prediction.
+
+    Attributes:
+        columns: one array per schema feature, in schema order. Numbers: float64 ``(n_rows,)``, inside the bounds,
+            NaN = MISSING (only where the schema allows it). Categories: int32 ``(n_rows,)`` codes, ``other_code`` for
+            an undeclared value and ``missing_code`` for an empty cell.
+        n_rows: number of rows, also where the schema has no features.
+        changed: of a caller's rows, int64 ``(2, n_features)``: the numbers out of their bounds, and the undeclared
+            categories. ``None`` if there are none, and of training rows, which nobody counts.
+    """
+
+    columns: tuple[NDArray[np.float64] | NDArray[np.int32], ...]
+    n_rows: int
+    changed: NDArray[np.int64] | None = None
+
+
+class SanitisedTable(SanitisedColumns):
+    """Sanitised values of a request in one array, from which a small prediction takes less time than from columns.
+
+    Attributes:
+        table: float64 ``(n_features, n_rows)``, codes of categories as numbers.
+    """
+
+    table: NDArray[np.float64]
+
+    def __init__(
+        self, table: NDArray[np.float64], changed: NDArray[np.int64] | None, is_categorical: tuple[bool, ...]
+    ) -> None:
+        vars(self).update(n_rows=table.shape[1], table=table, changed=changed, _is_categorical=is_categorical)
+
+    @kept_property
+    def columns(self) -> tuple[NDArray[np.float64] | NDArray[np.int32], ...]:
+        """The columns, made of the table when a reader asks for them."""
+        pairs = zip(self.table, vars(self)["_is_categorical"], strict=True)
+        return tuple(values.astype(np.int32) if is_categorical else values for values, is_categorical in pairs)
+
+
+@dataclass(frozen=True)
+class SanitisedRows:
+    """PRIVATE training rows of one job.
+
+    Attributes:
+        features: see :class:`SanitisedColumns`.
+        y: int32 ``(n_rows,)`` class codes; rows with an undeclared label are already dropped, record-wise.
+        row_ids: uint8 ``(n_rows, 16)``: the stable random id that ingestion gives to each row; never published.
+    """
+
+    features: SanitisedColumns
+    y: NDArray[np.int32]
+    row_ids: NDArray[np.uint8]
+
+
+_JSON_NUMBERS: frozenset[type] = frozenset({int, float, type(None)})
+_JSON_STRINGS: frozenset[type] = frozenset({str, type(None)})
+
+
+_EMPTY_CATEGORIES = (None, "")
+"""The cells that are empty in a column of categories; CSV, ONNX and other protocols have only the text."""
+
+
+def legal_types(feature: Feature) -> frozenset[type]:
+    """The types of legal cells, an empty one included.
+
+    Exact types, not their subclasses: in Python a bool is an int, but here it is neither a number nor a category.
+    """
+    return _JSON_STRINGS if feature.is_categorical else _JSON_NUMBERS
+
+
+def codes_of(feature: Feature) -> dict[object, int]:
+    """The codes of the declared categories and of an empty cell, which is a null or a text of no characters."""
+    codes: dict[object, int] = {category: code for code, category in enumerate(feature.categories)}
+    return codes | dict.fromkeys(_EMPTY_CATEGORIES, feature.missing_code)
+
+
+class Cells(Protocol):
+    """The cells of one column."""
+
+    def __len__(self) -> int:
+        """Number of cells."""
+
+    def of_other_types(self, feature: Feature) -> Sequence[int] | NDArray[np.intp]:
+        """The rows whose cell is not empty and has no type of the feature, ascending."""
+
+    def empty(self, feature: Feature) -> Sequence[int] | NDArray[np.intp]:
+        """The rows whose cell is empty, ascending."""
+
+    def numbers(self) -> NDArray[np.float64]:
+        """The nearest floats, NaN for an empty cell, of a column whose cells are all of a number's type."""
+
+    def codes(self, feature: Feature) -> NDArray[np.int32]:
+        """The codes of categories, of a column whose cells are all of a category's type."""
+
+
+class JsonCells:
+    """Cells that are values of JSON."""
+
+    def __init__(self, values: Sequence[object]) -> None:
+        self._values = values
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def of_other_types(self, feature: Feature) -> Sequence[int]:
+        """See :class:`Cells`."""
+        legal = legal_types(feature)
+        if legal.issuperset(map(type, self._values)):
+            return ()
+        return [row for row, value in enumerate(self._values) if type(value) not in legal]
+
+    def empty(self, feature: Feature) -> Sequence[int]:
+        """See :class:`Cells`."""
+        empty = _EMPTY_CATEGORIES if feature.is_categorical else (None,)
+        if not any(value in self._values for value in empty):
+            return ()
+        return [row for row, value in enumerate(self._values) if value in empty]
+
+    def numbers(self) -> NDArray[np.float64]:
+        """See :class:`Cells`."""
+        values = cast(Sequence[int | float | None], self._values)
+        try:
+            return np.array(values, dtype=np.float64)
+        except OverflowError:
+            return np.array([_float(value) for value in values], dtype=np.float64)
+
+    def codes(self, feature: Feature) -> NDArray[np.int32]:
+        """See :class:`Cells`."""
+        codes, other = codes_of(feature), feature.other_code
+        return np.array([codes.get(value, other) for value in self._values], dtype=np.int32)
+
+
+class NumberCells:
+    """Cells that are numbers of one array; NaN is an empty cell."""
+
+    def __init__(self, values: NDArray[np.float64]) -> None:
+        self._values = values
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def of_other_types(self, feature: Feature) -> NDArray[np.intp]:
+        """See :class:`Cells`."""
+        return np.flatnonzero(~np.isnan(self._values)) if feature.is_categorical else np.empty(0, dtype=np.intp)
+
+    def empty(self, _: Feature) -> NDArray[np.intp]:
+        """See :class:`Cells`."""
+        return np.flatnonzero(np.isnan(self._values))
+
+    def numbers(self) -> NDArray[np.float64]:
+        """See :class:`Cells`."""
+        return self._values
+
+    def codes(self, feature: Feature) -> NDArray[np.int32]:
+        """See :class:`Cells`; no cell has a value."""
+        return np.full(len(self), feature.missing_code, dtype=np.int32)
+
+
+def _float(value: int | float | None) -> float:
+    """A value as a float: an integer beyond the range of floats becomes an infinity, which is clamped later."""
+    if value is None:
+        return math.nan
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf if value > 0 else -math.inf
+
+
+def sanitise_numbers(feature: Feature, values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Clamps numbers to the declared bounds; total and record-wise.
+
+    Args:
+        feature: public; ``numeric`` or ``integer``.
+        values: PRIVATE, or a caller's; float64 ``(n_rows,)``; NaN is an empty cell, infinities are legal.
+
+    Returns:
+        A new float64 array inside the bounds. NaN remains only where the feature declares ``missing``. A negative zero
+        becomes a positive zero, so that equal values have equal bits.
+    """
+    result = np.clip(values, feature.lower, feature.upper)
+    if feature.type == "integer":
+        np.rint(result, out=result)
+    if not feature.missing:
+        np.copyto(result, feature.lower, where=np.isnan(result))
+    result += 0.0
+    return result
+
+
+def sanitise_codes(feature: Feature, codes: NDArray[np.int32]) -> NDArray[np.int32]:
+    """Maps every undeclared code to OTHER; total and record-wise.
+
+    Args:
+        feature: public; ``categorical``.
+        codes: PRIVATE, or a caller's; int32 ``(n_rows,)``.
+
+    Returns:
+        A new int32 array of declared codes, ``other_code`` and, where the feature declares ``missing``,
+        ``missing_code``.
+    """
+    largest = feature.missing_code if feature.missing else feature.other_code
+    return np.where((codes >= 0) & (codes <= largest), codes, np.int32(feature.other_code))
+
+
+def has_known_label(label: Label, codes: NDArray[np.int32]) -> NDArray[np.bool_]:
+    """Whether each row has a declared class, by a test on that row alone; callers drop the other rows.
+
+    Args:
+        label: public.
+        codes: PRIVATE, int32 ``(n_rows,)``; −1 is an undeclared or empty label.
+    """
+    return (codes >= 0) & (codes < len(label.classes))
+
+
+def count_out_of_bounds(feature: Feature, values: NDArray[np.float64]) -> int:
+    """The number of cells that clamping changes: exact, so of stored rows for the owner's upload report alone."""
+    return int(np.count_nonzero((values < feature.lower) | (values > feature.upper)))
+
+
+def max_rows(schema: Schema) -> int:
+    """Most rows of a prediction request for a model: they bound its cells, and the probabilities of its answer."""
+    return min(limits.MAX_PREDICTION_ROWS, limits.MAX_PREDICTION_CELLS // max(len(schema.features), schema.n_classes))
+
+
+def sanitise_prediction_rows(schema: Schema, rows: Sequence[Mapping[str, object]]) -> SanitisedColumns:
+    """Encodes the ``rows`` form of a prediction body.
+
+    Args:
+        schema: public, from inside the artifact.
+        rows: one mapping per row, from feature name to a JSON scalar (``str``, ``int``, ``float``, ``bool``,
+            ``None``); an absent name is an empty cell.
+
+    Raises:
+        ParameterInvalid: ``unknown-column`` at ``rows``, with the name of the first such column; or, once per
+            column with the number of its rows, ``missing``, ``not-a-number``, ``not-a-string`` at
+            ``rows[i][feature]`` of the first row. No error repeats a value.
+    """
+    names = {feature.name: None for feature in schema.features}
+    unknown = [name for row in rows for name in row.keys() - names.keys()]
+    if unknown:
+        n_rows = sum(not row.keys() <= names.keys() for row in rows)
+        raise ParameterInvalid([unknown_column(unknown[0], names, place=("rows",), count=n_rows)])
+    columns = {name: JsonCells([row.get(name) for row in rows]) for name in names}
+    return _sanitised(
+        schema, columns, len(rows), place_of=lambda name, index: ("rows", index or 0, name)
+    )  # no column is absent
+
+
+def sanitise_prediction_columns(
+    schema: Schema, columns: Mapping[str, Cells], *, place: Place = ("columns",)
+) -> SanitisedColumns:
+    """Encodes the columns of a prediction body.
+
+    Args:
+        schema: public, from inside the artifact.
+        columns: from feature name to cells, all of equal length. An absent column has only empty cells.
+        place: where the request has the columns.
+
+    Raises:
+        ParameterInvalid: ``unknown-column`` or ``unequal-lengths`` at ``columns``; ``missing`` at
+            ``columns[feature]`` for an absent column; once per column with the number of its rows, ``missing``,
+            ``not-a-number``, ``not-a-string`` at ``columns[feature][i]`` of the first row. No error repeats a value.
+    """
+    names = {feature.name: None for feature in schema.features}
+    unknown = [name for name in columns if name not in names]
+    if unknown:
+        raise ParameterInvalid([unknown_column(unknown[0], names, place=place)])
+    lengths = {len(cells) for cells in columns.values()}
+    if len(lengths) > 1:
+        raise ParameterInvalid([ParameterProblem(place, "unequal-lengths")])
+    n_rows = lengths.pop() if lengths else 0
+
+    def cell_place(name: str, index: int | None) -> Place:
+        return (*place, name) if index is None else (*place, name, index)
+
+    return _sanitised(schema, columns, n_rows, place_of=cell_place)
+
+
+def _sanitised(
+    schema: Schema, columns: Mapping[str, Cells], n_rows: int, *, place_of: Callable[[str, int | None], Place]
+) -> SanitisedColumns:
+    """Sanitises columns; ``place_of`` gives the place of the cell of a column in one row, or to an absent column."""
+    problems: list[ParameterProblem] = []
+    sanitised: list[NDArray[np.float64] | NDArray[np.int32]] = []
+    changed = np.zeros((2, len(schema.features)), dtype=np.int64)
+    for place, feature in enumerate(schema.features):
+        cells = columns.get(feature.name)
+        if cells is None and not feature.missing:
+            problems.append(_problem(feature, place_of(feature.name, None), "missing", n_rows))
+            continue
+        cells = JsonCells([None] * n_rows) if cells is None else cells
+        other_types = cells.of_other_types(feature)
+        empty = () if feature.missing else cells.empty(feature)
+        for rows, problem in (
+            (other_types, "not-a-string" if feature.is_categorical else "not-a-number"),
+            (empty, "missing"),
+        ):
+            if len(rows):
+                problems.append(_problem(feature, place_of(feature.name, int(rows[0])), problem, len(rows)))
+        if not problems and feature.is_categorical:
+            sanitised.append(cells.codes(feature))
+            changed[1, place] = np.count_nonzero(sanitised[-1] == feature.other_code)
+        elif not problems:
+            numbers = cells.numbers()
+            sanitised.append(sanitise_numbers(feature, numbers))
+            changed[0, place] = count_out_of_bounds(feature, numbers)
+        if len(problems) >= limits.MAX_REPORTED_PROBLEMS:
+            break
+    if problems:
+        raise ParameterInvalid(problems[: limits.MAX_REPORTED_PROBLEMS])
+    return SanitisedColumns(tuple(sanitised), n_rows, changed if changed.any() else None)
+
+
+def unknown_column(name: str, accepted: Iterable[str], *, place: Place, count: int | None = None) -> ParameterProblem:
+    """A problem that names a column to the caller, who sent the name; no log shows it."""
+    shown = name[: limits.MAX_NAME_CHARS]
+    return ParameterProblem(place, "unknown-column", accepted=tuple(accepted), column=shown, count=count)
+
+
+def _problem(feature: Feature, place: Place, problem: str, count: int) -> ParameterProblem:
+    return ParameterProblem(place, problem, accepted=feature.categories, column=feature.name, count=count)
+
+
+class RequestRows:
+    """Sanitises the rows of requests for one public schema."""
+
+    def __init__(self, schema: Schema) -> None:
+        features = schema.features
+        self._schema = schema
+        self._names = frozenset(feature.name for feature in features)
+        self._is_categorical = tuple(feature.is_categorical for feature in features)
+        self._columns = [
+            (
+                feature.name,
+                legal_types(feature) if feature.missing else legal_types(feature) - {type(None)},
+                codes_of(feature) if feature.is_categorical else None,
+                feature.other_code if feature.is_categorical else 0,
+            )
+            for feature in features
+        ]
+        self._order = [name for name, *_ in self._columns]
+        self._types = [types for _, types, *_ in self._columns]
+        self._codes = [
+            (place, codes, other) for place, (_, _, codes, other) in enumerate(self._columns) if codes is not None
+        ]
+        rules = [
+            (-np.inf, np.inf, it.other_code, 0)
+            if it.is_categorical
+            else (it.lower, it.upper, np.nan, it.type == "integer")
+            for it in features
+        ]
+        self._rules = np.array(rules, dtype=np.float64).reshape(-1, 4)
+
+    def sanitise(self, rows: Sequence[Mapping[str, object]]) -> SanitisedColumns:
+        """Does what :func:`grovekeeper_forests.data.sanitiser.sanitise_prediction_rows` does, with its errors."""
+        table = None
+        if len(rows) == 1:
+            table = self._row(rows[0])
+        elif all(map(self._names.issuperset, rows)):
+            table = self._table(lambda name: [row.get(name) for row in rows], len(rows))
+        if table is None:  # a cell that has no place in a table, which the other function reports or accepts
+            return sanitise_prediction_rows(self._schema, rows)
+        return self._bounded(table)
+
+    def sanitise_columns(self, columns: Mapping[str, Sequence[object]], *, place: Place) -> SanitisedColumns:
+        """Does what :func:`grovekeeper_forests.data.sanitiser.sanitise_prediction_columns` does, with its errors."""
+        table = None
+        lengths = set(map(len, columns.values()))
+        if len(lengths) == 1 and self._names.issuperset(columns):
+            n_rows = lengths.pop()
+            absent = [None] * n_rows
+            if n_rows == 1:
+                table = self._row({name: cells[0] for name, cells in columns.items()})
+            else:
+                table = self._table(lambda name: columns.get(name, absent), n_rows)
+        if table is None:
+            cells = {name: JsonCells(values) for name, values in columns.items()}
+            return sanitise_prediction_columns(self._schema, cells, place=place)
+        return self._bounded(table)
+
+    def _bounded(self, table: NDArray[np.float64]) -> SanitisedTable:
+        return SanitisedTable(table, bound_cells(table, self._rules), self._is_categorical)
+
+    def _row(self, row: Mapping[str, object]) -> NDArray[np.float64] | None:
+        """Does what :meth:`_table` does, for one row, in half of the time."""
+        if not self._names.issuperset(row):
+            return None
+        cells = list(map(row.get, self._order))
+        if not all(map(contains, self._types, map(type, cells))):
+            return None
+        if self._codes and "" in cells:  # which no number is
+            return None
+        for place, codes, other in self._codes:
+            cells[place] = codes.get(cells[place], other)
+        return self._numbers(cells, 1)
+
+    def _table(self, cells_of: Callable[[str], Sequence[object]], n_rows: int) -> NDArray[np.float64] | None:
+        """Numbers and codes, float64 ``(n_features, n_rows)``; ``None`` if a type of a cell is not usual."""
+        values: list[object] = []
+        for name, types, codes, other in self._columns:
+            cells = cells_of(name)
+            if not types.issuperset(map(type, cells)):
+                return None
+            if codes is not None and type(None) not in types and "" in cells:  # an empty cell where none may be empty
+                return None
+            values += cells if codes is None else [codes.get(cell, other) for cell in cells]
+        return self._numbers(values, n_rows)
+
+    def _numbers(self, values: Sequence[object], n_rows: int) -> NDArray[np.float64] | None:
+        """The table of numbers and codes, column by column; ``None`` if an integer is beyond the range of floats."""
+        try:
+            return np.array(values, dtype=np.float64).reshape(len(self._columns), n_rows)
+        except OverflowError:
+            return None

@@ -1,0 +1,275 @@
+"""Defines the public schema of a dataset: its columns, which a learner may use at no privacy cost.
+
+Bounds, categories and classes are declared by the owner, never inferred from rows. Every artifact contains the schema,
+so that prediction needs only the artifact.
+"""
+
+import math
+import unicodedata
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal, TypeAlias, cast
+
+from grovekeeper_forests import limits
+from grovekeeper_forests.errors import ParameterInvalid, ParameterProblem
+
+FeatureType: TypeAlias = Literal["numeric", "integer", "categorical"]
+_FROM_ROWS = "rounded-from-data"
+BOUNDS_NOTES = ("documented", "natural", _FROM_ROWS)
+_SHOWN = 5  # number of features that a warning names
+
+
+@dataclass(frozen=True)
+class Feature:
+    """One public column.
+
+    Attributes:
+        name: column name.
+        type: ``numeric`` and ``integer`` have ``lower`` ≤ ``upper``; ``categorical`` has ``categories``.
+        lower: smallest legal value; values below are clamped to it.
+        upper: largest legal value.
+        categories: distinct strings, at least one; a value outside them is OTHER.
+        ordered: the categories are in a meaningful order.
+        missing: an empty cell is legal and becomes MISSING.
+        bounds: a note on the source of the bounds, for readers.
+    """
+
+    name: str
+    type: FeatureType
+    lower: float = 0.0
+    upper: float = 0.0
+    categories: tuple[str, ...] = ()
+    ordered: bool = False
+    missing: bool = False
+    bounds: str | None = None
+
+    @property
+    def is_categorical(self) -> bool:
+        """Whether the feature has categories instead of bounds."""
+        return self.type == "categorical"
+
+    @property
+    def other_code(self) -> int:
+        """Code of an undeclared category."""
+        return len(self.categories)
+
+    @property
+    def missing_code(self) -> int:
+        """Code of an empty categorical cell."""
+        return len(self.categories) + 1
+
+    def to_json(self) -> dict[str, object]:
+        """The declaration in the form that the owner writes."""
+        result: dict[str, object] = {"name": self.name, "type": self.type}
+        if self.is_categorical:
+            result |= {"categories": list(self.categories), "ordered": self.ordered}
+        else:
+            result |= {"lower": plain_number(self.lower), "upper": plain_number(self.upper)}
+        result["missing"] = self.missing
+        if self.bounds is not None:
+            result["bounds"] = self.bounds
+        return result
+
+
+@dataclass(frozen=True)
+class Label:
+    """The column to predict, with two or more distinct strings as classes."""
+
+    name: str
+    classes: tuple[str, ...]
+
+    def to_json(self) -> dict[str, object]:
+        return {"name": self.name, "classes": list(self.classes)}
+
+
+@dataclass(frozen=True)
+class Schema:
+    """Features in declared order, and the label."""
+
+    features: tuple[Feature, ...]
+    label: Label
+
+    @property
+    def n_classes(self) -> int:
+        """Number of declared classes."""
+        return len(self.label.classes)
+
+    def has_features_of(self, other: "Schema") -> bool:
+        """Whether both schemas have equal features in equal order, ignoring the notes on bounds."""
+        return _without_notes(self) == _without_notes(other)
+
+    def reads_like(self, other: "Schema") -> bool:
+        """Whether both schemas have equal features and equal classes; the name of the label column may differ."""
+        return self.has_features_of(other) and self.label.classes == other.label.classes
+
+    @property
+    def warnings(self) -> list[str]:
+        """A sentence that names the features whose bounds were read off the rows, if there are any.
+
+        The guarantee takes the declaration as public. Bounds that follow the rows say something about the smallest and
+        the largest value, whatever the service does, and no charge covers it.
+        """
+        names = [feature.name for feature in self.features if feature.bounds == _FROM_ROWS]
+        if not names:
+            return []
+        more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+        return [
+            f"The bounds of {', '.join(names[:_SHOWN])}{more} were read off the rows and rounded ({_FROM_ROWS}). "
+            "The declaration publishes them, and the guarantee does not cover what they say about the rows. Use bounds "
+            "from a data dictionary or from the meaning of the column."
+        ]
+
+    def to_json(self) -> dict[str, object]:
+        return {"features": [feature.to_json() for feature in self.features], "label": self.label.to_json()}
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, object]) -> "Schema":
+        """Reads and checks a declaration whose field types the wire model already checked; see :meth:`unchecked`.
+
+        Raises:
+            ParameterInvalid: with a place in ``schema`` and a slug for every broken rule.
+        """
+        schema = cls.unchecked(value)
+        if problems := schema.problems():
+            raise ParameterInvalid(problems)
+        return schema
+
+    @classmethod
+    def unchecked(cls, value: Mapping[str, object]) -> "Schema":
+        """Reads a declaration without checking its rules.
+
+        Args:
+            value: ``{"features": […], "label": {…}}``; absent optional fields take their defaults.
+        """
+        features = tuple(_feature(item) for item in cast(Sequence[Mapping[str, object]], value["features"]))
+        label = cast(Mapping[str, object], value["label"])
+        return cls(features, Label(str(label["name"]), tuple(cast(Sequence[str], label["classes"]))))
+
+    def problems(self) -> list[ParameterProblem]:
+        """Every broken rule, with a place in ``schema``."""
+        return _problems(self)
+
+
+def _feature(item: Mapping[str, object]) -> Feature:
+    return Feature(
+        name=cast(str, item["name"]),
+        type=cast(FeatureType, item["type"]),
+        lower=float(cast(float, item.get("lower") if item.get("lower") is not None else math.nan)),
+        upper=float(cast(float, item.get("upper") if item.get("upper") is not None else math.nan)),
+        categories=tuple(cast(Sequence[str], item.get("categories") or ())),
+        ordered=bool(item.get("ordered", False)),
+        missing=bool(item.get("missing", False)),
+        bounds=cast("str | None", item.get("bounds")),
+    )
+
+
+def _without_notes(schema: Schema) -> list[Feature]:
+    return [replace(feature, bounds=None) for feature in schema.features]
+
+
+def plain_number(value: float) -> float | int:
+    """A number of a declaration as people write it: without a fraction where it has none."""
+    return int(value) if value.is_integer() and abs(value) < 2**53 else value
+
+
+def composed(name: str) -> str:
+    """A column's name in Unicode's composed form (NFC). Programs write one letter with an accent in several ways."""
+    return unicodedata.normalize("NFC", name)
+
+
+def column_name_problem(name: str) -> str | None:
+    """The slug of the error in a column name, or ``None``: 1 to 128 characters, no control characters."""
+    if not name:
+        return "empty"
+    if len(name) > limits.MAX_NAME_CHARS:
+        return "too-long"
+    if any(unicodedata.category(character) in ("Cc", "Cs") for character in name):
+        return "control-character"
+    return None
+
+
+def value_list_problem(values: Sequence[str], *, smallest: int, largest: int) -> str | None:
+    """The slug of the error in a list of categories or classes, or ``None``."""
+    if len(values) < smallest:
+        return "too-few"
+    if len(values) > largest:
+        return "too-many"
+    if len(set(values)) != len(values):
+        return "not-distinct"
+    if any(not value for value in values):
+        return "empty"
+    if any(len(value) > limits.MAX_CATEGORY_CHARS for value in values):
+        return "too-long"
+    if any(unicodedata.category(character) in ("Cc", "Cs") for value in values for character in value):
+        return "control-character"
+    return None
+
+
+_ACCEPTED = {
+    "features": (f"1 to {limits.MAX_FEATURES} features",),
+    "name": (f"a distinct name of 1 to {limits.MAX_NAME_CHARS} characters without control characters",),
+    "classes": (f"2 to {limits.MAX_CLASSES} distinct texts of 1 to {limits.MAX_CATEGORY_CHARS} characters",),
+    "categories": (f"1 to {limits.MAX_CATEGORIES} distinct texts of 1 to {limits.MAX_CATEGORY_CHARS} characters",),
+    "bounds": BOUNDS_NOTES,
+}
+"""What the fields of a schema accept, in words."""
+
+
+def _problem(problem: str, *place: str | int) -> ParameterProblem:
+    return ParameterProblem(("schema", *place), problem, accepted=tuple(_ACCEPTED.get(str(place[-1]), ())))
+
+
+def _problems(schema: Schema) -> list[ParameterProblem]:
+    problems: list[ParameterProblem] = []
+    if not schema.features:
+        problems.append(_problem("too-few", "features"))
+    if len(schema.features) > limits.MAX_FEATURES:
+        return [_problem("too-many", "features")]
+    seen: set[str] = set()
+    for index, feature in enumerate(schema.features):
+        place = ("features", index)
+        problems.extend(_problem(problem, *place, field) for field, problem in _feature_problems(feature))
+        if feature.name in seen:
+            problems.append(_problem("not-distinct", *place, "name"))
+        seen.add(feature.name)
+    name_problem = column_name_problem(schema.label.name)
+    if schema.label.name in seen:
+        name_problem = "not-distinct"
+    if name_problem:
+        problems.append(_problem(name_problem, "label", "name"))
+    classes_problem = value_list_problem(schema.label.classes, smallest=2, largest=limits.MAX_CLASSES)
+    if classes_problem:
+        problems.append(_problem(classes_problem, "label", "classes"))
+    return problems
+
+
+def _feature_problems(feature: Feature) -> list[tuple[str, str]]:
+    problems: list[tuple[str, str]] = []
+    name_problem = column_name_problem(feature.name)
+    if name_problem:
+        problems.append(("name", name_problem))
+    if feature.bounds is not None and feature.bounds not in BOUNDS_NOTES:
+        problems.append(("bounds", "unknown"))
+    if feature.is_categorical:
+        problem = value_list_problem(feature.categories, smallest=1, largest=limits.MAX_CATEGORIES)
+        if problem:
+            problems.append(("categories", problem))
+        problems.extend(
+            (field, "not-for-categories") for field in ("lower", "upper") if not math.isnan(getattr(feature, field))
+        )
+        return problems
+    if feature.categories:
+        problems.append(("categories", "not-for-numbers"))
+    if feature.ordered:
+        problems.append(("ordered", "not-for-numbers"))
+    for field in ("lower", "upper"):
+        value = getattr(feature, field)
+        if math.isnan(value):
+            problems.append((field, "missing"))
+        elif math.isinf(value):
+            problems.append((field, "not-finite"))
+        elif feature.type == "integer" and not value.is_integer():
+            problems.append((field, "not-an-integer"))
+    if not problems and feature.lower > feature.upper:
+        problems.append(("lower", "above-upper"))
+    return problems

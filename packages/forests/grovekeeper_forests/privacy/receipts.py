@@ -1,0 +1,203 @@
+"""Describes an event tree in words: releases, their number, their noise, and why the losses add up to the price."""
+
+from dataclasses import dataclass
+from fractions import Fraction
+from math import isqrt
+
+from grovekeeper_forests import amounts
+from grovekeeper_forests.privacy import accountants
+from grovekeeper_forests.privacy.accountants.accountant import Accountant, Leaf
+from grovekeeper_forests.privacy.events import (
+    Adjacency,
+    DiscreteLaplace,
+    Event,
+    ExponentialMechanism,
+    Parallel,
+    Part,
+    PermuteAndFlip,
+    RoundedGaussian,
+    Sequential,
+    UnknownPrivacyEvent,
+)
+
+_INDENT = "  "
+_SIGNIFICANT_DIGITS = 6
+
+
+_TOTAL = "Total, given everything that was released before: "
+_LABELS_ONLY = " Features and membership are not protected."
+_KINDS = {"zcdp": "zero-concentrated differential privacy", "gdp": "Gaussian differential privacy"}
+_SEVERAL_ROWS = "For all of the at most {rows} rows of one unit together: {symbol} {total}."
+
+
+@dataclass(frozen=True)
+class _AccountWords:
+    """Words for the losses of a receipt on one account: its unit, and the difference between neighbours."""
+
+    accountant: Accountant
+    adjacency: Adjacency
+
+    @property
+    def symbol(self) -> str:
+        return amounts.SYMBOLS[self.accountant.UNIT]
+
+    def loss(self, event: Event) -> Fraction:
+        return self.accountant.loss(event, adjacency=self.adjacency)
+
+    def total(self, event: Event) -> str:
+        name, symbol, figure = self.accountant.NAME, self.symbol, _figure(self.loss(event))
+        is_label = self.adjacency is Adjacency.LABEL
+        if name == "pure":
+            change = "changing one label" if is_label else "adding or removing one row"
+            loss = f"{change} changes the chance of any outcome by a factor of at most e^ε, ε {figure}"
+            replaced, two_steps = "replacing one row, by twice that ε", "twice their ε"
+        else:
+            change = "one label changes" if is_label else "one row is added or removed"
+            loss = f"{symbol} {figure} of {_KINDS[name]} where {change}"
+            replaced, two_steps = f"four times that {symbol} where one is replaced", f"four times their {symbol}"
+        if not is_label:
+            return f"{_TOTAL}{loss}; {replaced}."
+        steps = (
+            f" Releases proven for a row that is added or removed are counted at {two_steps}: a changed label is both."
+        )
+        return f"{_TOTAL}{loss}.{_LABELS_ONLY}{'' if _is_stated_under(event, self.adjacency) else steps}"
+
+    def together(self, event: Event, rows: int) -> str:
+        total = _figure(self.accountant.group(rows) * self.loss(event))
+        return _SEVERAL_ROWS.format(rows=rows, symbol=self.symbol, total=total)
+
+
+def in_words(event: Event, *, accountant: str, adjacency: Adjacency, max_rows: int = 1) -> str:
+    """The receipt of an event: one line per part, a line with the total, and a line for units of several rows.
+
+    Every number is public: it was known before any row was read. Figures with more than six significant digits are
+    rounded up and marked with ≤; the event itself holds the exact ones.
+
+    Args:
+        accountant: name of the accountant in whose unit the losses are stated.
+        adjacency: of the account.
+        max_rows: rows that one privacy unit has at most.
+
+    Raises:
+        UnknownPrivacyEvent: an event without a proven bound on such an account.
+    """
+    words = _AccountWords(accountants.by_name(accountant), adjacency)
+    lines = [*_lines(Part(1, event), words, depth=0), words.total(event)]
+    return "\n".join(lines if max_rows == 1 else [*lines, words.together(event, max_rows)])
+
+
+def _lines(part: Part, words: _AccountWords, *, depth: int) -> list[str]:
+    margin, cost = _INDENT * depth, f"{words.symbol} {_figure(words.loss(part.event))}"
+    match part.event:
+        case Sequential(parts):
+            head = f"{margin}{_repeated(part.times)}one after another, so that losses add up ({cost}):"
+            return [head, *(line for inner in parts for line in _lines(inner, words, depth=depth + 1))]
+        case Parallel(over, parts):
+            head = (
+                f"{margin}{_repeated(part.times)}on disjoint rows, one set of rows per {_singular(over)}, so that only "
+                f"the largest loss counts ({cost}):"
+            )
+            return [head, *(line for inner in parts for line in _lines(inner, words, depth=depth + 1))]
+    return [f"{margin}{part.times} × {_leaf(part.event)} ({cost} each)"]
+
+
+def _leaf(event: Event) -> str:
+    match event:
+        case PermuteAndFlip():
+            return (
+                f"choice of one among at most {event.max_candidates} public candidates by permute-and-flip: a "
+                f"candidate whose score is lower than the best by g is accepted with chance "
+                f"exp(−g · {_plain(event.inverse_scale)}); {_spread(event)}"
+            )
+        case ExponentialMechanism():
+            return (
+                f"choice of one among at most {event.max_candidates} public candidates by the exponential mechanism: "
+                f"the weight of a candidate of score u is exp(u · {_plain(event.inverse_scale)}); "
+                f"{_spread(event)}"
+            )
+        case DiscreteLaplace():
+            moved = "it" if event.coordinates == 1 else "all of them together"
+            return (
+                f"release of {_whole_numbers(event.coordinates)} discrete Laplace noise of scale "
+                f"{_noise_scale(event.inverse_scale)}; {_changed(event)} moves {moved} by at most "
+                f"{_plain(event.l1_sensitivity)}"
+            )
+        case RoundedGaussian():
+            return (
+                f"release of {_whole_numbers(event.coordinates)} normal noise of variance "
+                f"{amounts.to_text(rounded(event.sigma_squared, up=False))}, rounded to the nearest whole number; "
+                f"the squares of what {_changed(event)} moves them by add up to at most "
+                f"{_plain(event.l2_sensitivity_squared)}, so that the noise's deviation is {_times(event)} times that "
+                "length"
+            )
+    raise UnknownPrivacyEvent("no words for this event")
+
+
+def _whole_numbers(count: int) -> str:
+    return "a whole number with" if count == 1 else f"{count} whole numbers, each with"
+
+
+def _spread(event: PermuteAndFlip | ExponentialMechanism) -> str:
+    return f"{_changed(event)} moves scores against each other by at most {_plain(event.range_sensitivity)}"
+
+
+def _changed(leaf: Leaf) -> str:
+    """Names the difference between the neighbours for which a leaf's sensitivity is stated."""
+    return "one changed label" if leaf.adjacency is Adjacency.LABEL else "one row"
+
+
+def _repeated(times: int) -> str:
+    return "" if times == 1 else f"{times} × "
+
+
+def _singular(over: str) -> str:
+    return over.removesuffix("s")
+
+
+def _is_stated_under(event: Event, adjacency: Adjacency) -> bool:
+    if isinstance(event, Sequential | Parallel):
+        return all(_is_stated_under(part.event, adjacency) for part in event.parts)
+    return event.adjacency is adjacency
+
+
+def _figure(value: Fraction) -> str:
+    """Formats a number: exactly as ``= 0.5``, or rounded up to six significant digits as ``≤ 0.333334``."""
+    rounded = _rounded_up(value)
+    return f"= {amounts.to_text(value)}" if rounded == value else f"≤ {amounts.to_text(rounded)}"
+
+
+def _plain(value: Fraction) -> str:
+    """Formats a number: exactly where the text is short, else rounded up to six significant digits."""
+    return amounts.to_text(_rounded_up(value))
+
+
+def _noise_scale(inverse_scale: Fraction) -> str:
+    """The scale of the noise, rounded down so that the receipt never overstates it."""
+    if inverse_scale == 0:
+        return "without bound"
+    return amounts.to_text(rounded(1 / inverse_scale, up=False))
+
+
+def _times(noise: RoundedGaussian) -> str:
+    """The standard deviation divided by the sensitivity, rounded down."""
+    if noise.l2_sensitivity_squared == 0:
+        return "infinitely many"
+    square = noise.sigma_squared / noise.l2_sensitivity_squared
+    unit = 10**_SIGNIFICANT_DIGITS
+    return amounts.to_text(rounded(Fraction(isqrt(int(square * unit**2)), unit), up=False))
+
+
+def _rounded_up(value: Fraction) -> Fraction:
+    return rounded(value, up=True)
+
+
+def rounded(value: Fraction, *, up: bool) -> Fraction:
+    """Rounds to six significant digits."""
+    if value == 0:
+        return value
+    unit = Fraction(1)
+    while value / unit >= 10**_SIGNIFICANT_DIGITS:
+        unit *= 10
+    while value / unit < 10 ** (_SIGNIFICANT_DIGITS - 1):
+        unit /= 10
+    return (-(-value // unit) if up else value // unit) * unit

@@ -1,0 +1,113 @@
+"""Prices an evaluation of a released model on held-out rows. No row is read."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+
+from grovekeeper_forests import limits
+from grovekeeper_forests.bins import noisy_counts
+from grovekeeper_forests.contract.algorithm import PublicFacts
+from grovekeeper_forests.errors import GrovekeeperError, ParameterInvalid
+from grovekeeper_forests.privacy import events
+from grovekeeper_forests.privacy.events import Event, Part, Sequential
+
+ACCURACY, CONFUSION, AUROC, BEST = "accuracy", "confusion", "auroc", "best"
+
+
+TABLES = (ACCURACY, CONFUSION, AUROC)
+"""The tables of one model, in the order of release. A confusion matrix also gives the accuracy."""
+
+
+class EvaluationInvalid(GrovekeeperError):
+    """Stored bytes that are not a valid evaluation."""
+
+    sentence = "not an evaluation of a known form"
+
+
+@dataclass(frozen=True)
+class EvaluationPlan:
+    """The releases of an evaluation, priced before any row is read.
+
+    Attributes:
+        releases: ``accuracy`` or ``confusion``, and ``auroc``, of one model; or ``best`` of several models and
+            optionally ``accuracy`` of the winner. The event has one part for each, in this order.
+        n_models: 1, or the candidates of ``best``.
+        n_classes: number of classes in the models' schema.
+        score_bins: number of score bins of ``auroc``.
+        event: all releases, in sequence.
+    """
+
+    releases: tuple[str, ...]
+    n_models: int
+    n_classes: int
+    score_bins: int
+    event: Sequential
+
+    def to_json(self) -> dict[str, object]:
+        """Exact."""
+        return {
+            "releases": list(self.releases),
+            "n_models": self.n_models,
+            "n_classes": self.n_classes,
+            "score_bins": self.score_bins,
+            "event": self.event.to_json(),
+        }
+
+    @classmethod
+    def from_json(cls, value: object) -> EvaluationPlan:
+        """Inverse of :meth:`to_json`.
+
+        Raises:
+            EvaluationInvalid: the value is not a valid plan.
+        """
+        match value:
+            case {
+                "releases": [*releases],
+                "n_models": int(n_models),
+                "n_classes": int(n_classes),
+                "score_bins": int(score_bins),
+                "event": event,
+                **rest,
+            } if not rest and all(isinstance(name, str) for name in releases):
+                read = events.from_json(event)
+                if isinstance(read, Sequential) and len(read.parts) == len(releases):
+                    return cls(tuple(releases), n_models, n_classes, score_bins, read)
+        raise EvaluationInvalid
+
+    def event_of(self, released: str) -> Event:
+        """The part of the event that prices a release."""
+        return self.event.parts[self.releases.index(released)].event
+
+    def n_cells(self, released: str) -> int:
+        """Number of cells of a table."""
+        sizes = {ACCURACY: 2, CONFUSION: self.n_classes**2, AUROC: 2 * self.score_bins}
+        return sizes[released]
+
+
+def plan_tables(metrics: Sequence[str], facts: PublicFacts, *, score_bins: int) -> EvaluationPlan:
+    """Prices the evaluation of one model: equal shares for each table. Reads no row and draws nothing.
+
+    Raises:
+        ParameterInvalid: a metric that is undefined for this number of classes, or a share too small for any draw.
+    """
+    releases = _tables(metrics, facts.schema.n_classes)
+    empty = EvaluationPlan(releases, 1, facts.schema.n_classes, score_bins, Sequential(()))
+    part = facts.part(Fraction(1, len(releases)))
+    parts = tuple(
+        Part(1, noisy_counts.priced(part.epsilon, part.budget, coordinates=empty.n_cells(table))) for table in releases
+    )
+    plan = replace(empty, event=Sequential(parts))
+    facts.require_covered(plan.event)
+    return plan
+
+
+def _tables(metrics: Sequence[str], n_classes: int) -> tuple[str, ...]:
+    """The tables of some metrics, in the order of release; a confusion matrix also gives the accuracy."""
+    if AUROC in metrics and n_classes != 2:
+        raise ParameterInvalid.named("metrics", "needs-two-classes")
+    if CONFUSION in metrics and n_classes > limits.MAX_CONFUSION_CLASSES:
+        raise ParameterInvalid.named("metrics", "too-many-classes", limit=limits.MAX_CONFUSION_CLASSES)
+    tables = set(metrics) - ({ACCURACY} if CONFUSION in metrics else set())
+    return tuple(table for table in TABLES if table in tables)

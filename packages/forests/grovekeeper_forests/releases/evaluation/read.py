@@ -1,0 +1,69 @@
+"""Reads the released tables of an evaluation."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from grovekeeper_forests.bins import noisy_counts
+from grovekeeper_forests.privacy.events import UnknownPrivacyEvent
+from grovekeeper_forests.releases.evaluation.price import BEST, TABLES, EvaluationInvalid, EvaluationPlan
+
+
+@dataclass(frozen=True, eq=False)
+class Evaluation:
+    """The released numbers of an evaluation, and no other fact about the rows.
+
+    Attributes:
+        best: index of the chosen model, where the plan chooses a model.
+        tables: by release; int64 in the units of ``releases.release_counts``. ``accuracy``: correct, incorrect.
+            ``confusion``: ``(true class, answered class)``, row by row. ``auroc``: the score bins of the first class,
+            then the score bins of the second.
+    """
+
+    plan: EvaluationPlan
+    best: int | None
+    tables: dict[str, NDArray[np.int64]]
+
+    def to_json(self) -> dict[str, object]:
+        """Counts as text, because they may have more than 53 bits."""
+        tables = {name: [str(count) for count in table.tolist()] for name, table in self.tables.items()}
+        return {"plan": self.plan.to_json(), "best": self.best, "tables": tables}
+
+    @classmethod
+    def from_json(cls, value: object) -> Evaluation:
+        """Inverse of :meth:`to_json`; checks everything that a reader relies on.
+
+        Raises:
+            EvaluationInvalid: the value is not a valid evaluation.
+        """
+        try:
+            match value:
+                case {"plan": planned, "best": best, "tables": dict(tables), **rest} if not rest:
+                    arrays = {name: np.array([int(n) for n in table], dtype=np.int64) for name, table in tables.items()}
+                    read = cls(EvaluationPlan.from_json(planned), best, arrays)
+                    if read.to_json() == value and _is_whole(read):
+                        return read
+        except (ArithmeticError, KeyError, TypeError, ValueError) as error:
+            raise EvaluationInvalid from error
+        raise EvaluationInvalid
+
+    def in_rows(self, released: str) -> NDArray[np.float64]:
+        """A table in rows; counts may be negative."""
+        return noisy_counts.in_rows(self.tables[released], self.plan.event_of(released))
+
+
+def _is_whole(read: Evaluation) -> bool:
+    plan = read.plan
+    chosen = BEST in plan.releases
+    named = [table for table in plan.releases if table != BEST]
+    if set(read.tables) != set(named) or not set(named) <= set(TABLES):
+        return False
+    try:
+        is_priced = all(noisy_counts.per_row(plan.event_of(table)) > 0 for table in named)
+    except UnknownPrivacyEvent:
+        return False
+    has_best = read.best is None if not chosen else type(read.best) is int and 0 <= read.best < plan.n_models
+    return is_priced and has_best and all(len(read.tables[table]) == plan.n_cells(table) for table in named)

@@ -1,0 +1,436 @@
+"""Predicts from a released forest, stores it as a safetensors file with one canonical JSON header, and tells whether it
+can answer one class only.
+
+All of this is post-processing, at no privacy cost. A file holds no pickle and no executable content. Equal forests with
+equal metadata give equal bytes (the header holds a single metadata entry, RFC 8785), and the number of bytes is a
+function of public numbers.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import secrets
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, is_dataclass
+from typing import Any, cast
+
+import numpy as np
+import rfc8785
+import safetensors
+from numpy.typing import NDArray
+from safetensors import numpy as tensors
+
+from grovekeeper_forests import catalogue
+from grovekeeper_forests.algorithms.nbrt.read import BoostedScores
+from grovekeeper_forests.bins import quantile_bins
+from grovekeeper_forests.contract.plan import Forest, Plan, Reader
+from grovekeeper_forests.data.sanitiser import RequestRows, SanitisedColumns
+from grovekeeper_forests.data.schema import Schema
+from grovekeeper_forests.errors import GrovekeeperError, ParameterInvalid, Place
+from grovekeeper_forests.kernels.prediction import bound_cells
+from grovekeeper_forests.privacy.events import DiscreteLaplace, Event, Parallel, RoundedGaussian, Sequential
+from grovekeeper_forests.releases.forest import price as forest_price
+from grovekeeper_forests.trees import leaf_read_out
+from grovekeeper_forests.trees.leaf_read_out import PackedForest, PooledSums
+
+COIN_BITS = 53
+"""Probabilities are rounded to multiples of 2^-53 before a label is drawn from them."""
+
+
+def probabilities(
+    forest: Forest, schema: Schema, columns: SanitisedColumns, *, read_out: str | None
+) -> NDArray[np.float64]:
+    """Class probabilities of rows. Deterministic: equal rows give equal numbers.
+
+    Args:
+        forest: released.
+        schema: public; the schema inside the artifact.
+        columns: the caller's rows, sanitised.
+        read_out: a read-out of the algorithm (see ``grovekeeper_forests.trees.leaf_read_out``); ``None``: the default.
+
+    Returns:
+        float64 ``(n_rows, n_classes)``; rows sum to 1.
+
+    Raises:
+        ParameterInvalid: the model offers no such read-out.
+    """
+    return _reader(forest, schema, _settled(forest, read_out))(columns)
+
+
+def labels(
+    forest: Forest,
+    probabilities: NDArray[np.float64],
+    *,
+    read_out: str | None,
+    below: Callable[[int], int] = secrets.randbelow,
+) -> NDArray[np.int32]:
+    """One class code per row: the most probable class (the first in a tie), or for ``pa`` a random draw.
+
+    Every call draws afresh, at no privacy cost: the probabilities are released, and the draws read no row.
+
+    Args:
+        forest: released.
+        probabilities: of the rows, from :func:`probabilities` with the same read-out.
+        read_out: as there.
+        below: draws an exactly uniform integer in ``[0, n)``.
+
+    Returns:
+        int32 ``(n_rows,)``.
+
+    Raises:
+        ParameterInvalid: the model offers no such read-out.
+    """
+    if _settled(forest, read_out) != leaf_read_out.DRAW:
+        most_probable: NDArray[np.int32] = probabilities.argmax(axis=1).astype(np.int32)
+        return most_probable
+    weights = np.floor(probabilities * 2**COIN_BITS).astype(np.uint64).cumsum(axis=1)
+    drawn = [int(np.searchsorted(row, below(int(row[-1])), side="right")) for row in weights]
+    return np.array(drawn, dtype=np.int32)
+
+
+def sanitised(forest: Forest, schema: Schema, rows: Sequence[Mapping[str, object]]) -> SanitisedColumns:
+    """Sanitises the rows of a request; see :func:`grovekeeper_forests.data.sanitiser.sanitise_prediction_rows`."""
+    return _predictor(forest, schema).rows.sanitise(rows)
+
+
+def sanitised_columns(
+    forest: Forest, schema: Schema, columns: Mapping[str, Sequence[object]], *, place: Place = ("columns",)
+) -> SanitisedColumns:
+    """Sanitises the columns of a request; see
+    :func:`grovekeeper_forests.data.sanitiser.sanitise_prediction_columns`."""
+    return _predictor(forest, schema).rows.sanitise_columns(columns, place=place)
+
+
+def read_outs(forest: Forest) -> Sequence[str]:
+    """The read-outs that the algorithm of a forest offers."""
+    return catalogue.read_outs(forest.plan.algorithm)
+
+
+def prepare(forest: Forest, schema: Schema) -> None:
+    """Packs the trees of a forest for its default read-out, and loads the compiled code that predicts."""
+    _reader(forest, schema, _settled(forest, None))
+
+
+def is_prepared(forest: Forest, schema: Schema) -> bool:
+    """Whether :func:`prepare` was called, so that a prediction by the default read-out takes microseconds."""
+    return _shared(_settled(forest, None)) in _predictor(forest, schema).readers
+
+
+def memory_bytes(forest: Forest) -> int:
+    """Bytes of the arrays of a forest, and of those that its read-outs keep, which may be several times as many."""
+    known: _Predictor | None = vars(forest).get(_PREDICTOR)
+    kept = () if known is None else tuple(known.kept_bytes.values())
+    return sum(array.nbytes for array in forest.arrays.values()) + sum(kept)
+
+
+def _kept_bytes(reader: Reader, forest: Forest) -> int:
+    """Bytes of the arrays of a reader that are not those of its forest."""
+    released = {id(array) for array in _arrays(forest.arrays)}
+    return sum({id(array): array.nbytes for array in _arrays(reader) if id(array) not in released}.values())
+
+
+def _arrays(kept: object) -> Iterator[NDArray[Any]]:
+    """The arrays in a value, at any depth; of a view, the array that it shows."""
+    if isinstance(kept, np.ndarray):
+        yield kept.base if isinstance(kept.base, np.ndarray) else kept
+        return
+    if isinstance(kept, Mapping):
+        parts: Iterable[object] = kept.values()
+    elif isinstance(kept, tuple):
+        parts = kept
+    else:
+        parts = vars(kept).values() if is_dataclass(kept) else ()
+    for part in parts:
+        yield from _arrays(part)
+
+
+@dataclass(frozen=True)
+class _Predictor:
+    """What the predictions of a forest share, kept with the forest. It does not refer to it, which would keep both.
+
+    Attributes:
+        schema: public.
+        rows: sanitises rows of requests.
+        readers: by read-out, those that have predicted.
+        kept_bytes: by read-out, of the arrays that its reader keeps.
+    """
+
+    schema: Schema
+    rows: RequestRows
+    readers: dict[str, Reader] = field(default_factory=dict)
+    kept_bytes: dict[str, int] = field(default_factory=dict)
+
+
+_PREDICTOR = "predictor"
+"""Its name among the attributes of a forest, where it is found faster than in a dictionary of weak references."""
+
+
+def _predictor(forest: Forest, schema: Schema) -> _Predictor:
+    known: _Predictor | None = vars(forest).get(_PREDICTOR)
+    if known is None or (known.schema is not schema and known.schema != schema):
+        known = vars(forest)[_PREDICTOR] = _Predictor(schema, RequestRows(schema))
+    return known
+
+
+def _shared(read_out: str) -> str:
+    """The read-out whose probabilities a read-out has."""
+    return leaf_read_out.AVERAGE if read_out == leaf_read_out.DRAW else read_out
+
+
+def _settled(forest: Forest, read_out: str | None) -> str:
+    offered = catalogue.read_outs(forest.plan.algorithm)
+    if read_out is None:
+        return offered[0]
+    if read_out not in offered:
+        raise ParameterInvalid.named("read_out", "unknown-choice", accepted=offered)
+    return read_out
+
+
+def _one_row(schema: Schema) -> SanitisedColumns:
+    columns = (
+        np.zeros(1, dtype=np.int32) if feature.is_categorical else np.array([feature.lower], dtype=np.float64)
+        for feature in schema.features
+    )
+    return SanitisedColumns(tuple(columns), 1)
+
+
+def _reader(forest: Forest, schema: Schema, read_out: str) -> Reader:
+    """The reader of a forest by a read-out, cached for the life of the forest."""
+    predictor, shared = _predictor(forest, schema), _shared(read_out)
+    known = predictor.readers.get(shared)
+    if known is not None:
+        return known
+    reader = catalogue.family(forest.plan.algorithm).reader(forest, schema, shared)
+    # Readers pack trees and load compiled code at their first use, and so does the bounding of cells.
+    reader(_one_row(schema))
+    bound_cells(np.empty((0, 1)), np.empty((0, 4)))
+    predictor.kept_bytes[shared] = _kept_bytes(reader, forest)
+    predictor.readers[shared] = reader
+    return reader
+
+
+FORMAT = "grovekeeper-forest/1"
+_HEADER_ENTRY = "grovekeeper"
+_UNREADABLE = (
+    safetensors.SafetensorError,
+    GrovekeeperError,
+    ArithmeticError,
+    AttributeError,
+    KeyError,
+    RecursionError,
+    TypeError,
+    ValueError,
+)
+"""Exceptions that parsing untrusted bytes can raise."""
+
+
+class ArtifactInvalid(GrovekeeperError):
+    """The bytes are not a valid artifact."""
+
+    sentence = "the bytes are not a valid model artifact"
+
+
+@dataclass(frozen=True)
+class Artifact:
+    """A forest with the schema, plan and metadata that prediction and a model card need.
+
+    Attributes:
+        forest: checked: the arrays have the plan's shapes, name only features of the schema and hold legal values.
+        schema: public.
+        metadata: the whole JSON object: ``format``, ``schema``, ``plan``, and any other fields that the caller stored.
+    """
+
+    forest: Forest
+    schema: Schema
+    plan: Plan
+    metadata: Mapping[str, object]
+
+
+def dumps(forest: Forest, metadata: Mapping[str, object]) -> bytes:
+    """Serialises a forest and its metadata to the bytes of an artifact.
+
+    Args:
+        forest: released.
+        metadata: public facts, JSON-able, with ``schema``; ``format`` and ``plan`` are added.
+    """
+    assert "schema" in metadata
+    text = rfc8785.dumps(cast(Any, {**metadata, "format": FORMAT, "plan": forest.plan.to_json()})).decode()
+    arrays = {name: np.ascontiguousarray(array) for name, array in forest.arrays.items()}
+    return tensors.save(arrays, metadata={_HEADER_ENTRY: text})
+
+
+def planned_bytes(plan: Plan, schema: Schema) -> int:
+    """The size of the artifact of a plan, from public numbers: not less than it but for the metadata of the job.
+
+    The header holds plan and schema as JSON within JSON, whose quotes and backslashes are escaped.
+    """
+    layouts = catalogue.family(plan.algorithm).layouts(plan, schema).values()
+    arrays = sum(np.dtype(layout.dtype).itemsize * math.prod(layout.shape) for layout in layouts)
+    return arrays + 2 * len(json.dumps([plan.to_json(), schema.to_json()]))
+
+
+def loads(data: bytes) -> Artifact:
+    """Reads and checks an artifact, so that prediction never indexes out of bounds.
+
+    Raises:
+        ArtifactInvalid: truncated or foreign bytes, unknown tensors, wrong shapes or types, a feature that the schema
+            does not have, or invalid metadata.
+    """
+    try:
+        arrays = tensors.load(data)
+        metadata = _metadata(data)
+        plan = forest_price.read_plan(metadata["plan"])
+        schema = Schema.from_json(cast(Mapping[str, object], metadata["schema"]))
+        if schema.to_json() != metadata["schema"]:
+            raise ArtifactInvalid
+        forest = Forest(plan, arrays)
+        _check(forest, schema)
+    except _UNREADABLE as error:
+        raise ArtifactInvalid from error
+    return Artifact(forest, schema, plan, metadata)
+
+
+def _metadata(data: bytes) -> dict[str, object]:
+    header = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])
+    metadata = json.loads(header["__metadata__"][_HEADER_ENTRY])
+    if not isinstance(metadata, dict) or metadata.get("format") != FORMAT:
+        raise ArtifactInvalid
+    # A model card repeats the metadata: it must hold no NaN and no half of a surrogate pair, which JSON cannot hold.
+    json.dumps(metadata, ensure_ascii=False, allow_nan=False).encode("utf-8")
+    return metadata
+
+
+def _check(forest: Forest, schema: Schema) -> None:
+    family = catalogue.family(forest.plan.algorithm)
+    layouts = family.layouts(forest.plan, schema)
+    if set(forest.arrays) != set(layouts):
+        raise ArtifactInvalid
+    if not all(layout.fits(forest.arrays[name]) for name, layout in layouts.items()):
+        raise ArtifactInvalid
+    profile = forest.plan.profile
+    if profile is not None:
+        cuts = profile.cut_array
+        if not quantile_bins.is_valid(schema, cuts) or not np.array_equal(forest.arrays.get("cuts", cuts), cuts):
+            raise ArtifactInvalid
+    if not family.is_valid(forest, schema):
+        raise ArtifactInvalid
+
+
+def only_answer(forest: Forest, schema: Schema) -> str | None:
+    """The class that a forest answers whatever the row is, by its default read-out.
+
+    The class is certain: in every tree the reachable leaf that favours it least is added up, and the class still leads
+    every other. The leaves of several trees need not be reachable together, so a forest of many trees may answer one
+    class without this proof; then, and for read-outs that draw labels, the result is ``None``.
+
+    Args:
+        forest: released.
+        schema: public; the schema inside the artifact.
+    """
+    read_out = catalogue.read_outs(forest.plan.algorithm)[0]
+    if read_out == leaf_read_out.DRAW:
+        return None
+    match catalogue.family(forest.plan.algorithm).reader(forest, schema, read_out):
+        case PooledSums() as reader:
+            packed, start = reader.sums.packed, np.zeros(schema.n_classes)
+        case BoostedScores() as reader:
+            packed, start = reader.packed, reader.arrays["start"].astype(np.float64)
+        case _:
+            return None
+    scores = packed.trees.values.transpose(0, 2, 1)
+    if scores.shape[2] == 1:  # of the second of two classes; the first has none
+        scores, start = np.concatenate((np.zeros_like(scores), scores), axis=2), np.concatenate(([0.0], start))
+    code = _leading(scores, start, _reachable(packed))
+    return None if code is None else schema.label.classes[code]
+
+
+def only_answer_in_words(forest: Forest, schema: Schema, expected_rows: object) -> dict[str, str] | None:
+    """The only class of a forest as ``label``, and sentences about it as ``text``; ``None`` without such a class.
+
+    Args:
+        forest: released.
+        schema: public; the schema inside the artifact.
+        expected_rows: in the scope, by declared sizes; ``None`` where no size was declared.
+    """
+    label = only_answer(forest, schema)
+    if label is None:
+        return None
+    sentences = [
+        f"The model answers {label} whatever the row is: all leaves of its trees lead to that class.",
+        *_in_numbers(forest.plan, expected_rows),
+        "Either noise hid what there was to learn, and more ε or rows would help, or the splits gained nothing.",
+    ]
+    return {"label": label, "text": " ".join(sentences)}
+
+
+def _in_numbers(plan: Plan, expected_rows: object) -> list[str]:
+    """Rows × ε, depth, and the noise of a leaf beside its expected rows, from public numbers alone."""
+    noise, depth = noise_in_rows(plan.event), int(plan.parameters["max_depth"])
+    if not isinstance(expected_rows, int) or noise is None:
+        return []
+    shares = plan.n_trees if plan.parameters.get("assignment") == "sharded" else 1
+    of_a_leaf = expected_rows / shares / 2**depth
+    epsilon = float(plan.terms.epsilon)
+    return [
+        f"It was trained at ε = {epsilon:g} on about {expected_rows} declared rows, so rows × ε is about "
+        f"{expected_rows * epsilon:,.0f}; at depth {depth}, a leaf has about {of_a_leaf:,.1f} of them, and "
+        f"the noise of a count has a standard deviation of about {noise:,.1f} rows."
+    ]
+
+
+def noise_in_rows(event: Event) -> float | None:
+    """The standard deviation of the noise of the largest noisy table of an event, in rows; ``None`` without a table."""
+    tables = sorted(_tables(event), key=lambda table: table.coordinates)
+    match tables[-1:]:
+        case [DiscreteLaplace(l1_sensitivity=sensitivity, inverse_scale=inverse)] if inverse > 0:
+            return math.sqrt(2) / float(inverse * sensitivity)
+        case [RoundedGaussian(l2_sensitivity_squared=squared, sigma_squared=variance)] if squared > 0:
+            return math.sqrt(variance / squared)
+        case _:
+            return None
+
+
+def _tables(event: Event) -> Iterator[DiscreteLaplace | RoundedGaussian]:
+    match event:
+        case Sequential(parts=parts) | Parallel(parts=parts):
+            for part in parts:
+                yield from _tables(part.event)
+        case DiscreteLaplace() | RoundedGaussian():
+            yield event
+
+
+def _reachable(packed: PackedForest) -> NDArray[np.bool_]:
+    """Whether each split on the path to a leaf sends some code there, bool ``(n_trees, n_leaves)``."""
+    trees = packed.trees
+    codes = np.arange(trees.right.shape[1] * 64) < packed.encoding.n_codes[:, np.newaxis]
+    legal = np.packbits(codes, axis=1, bitorder="little").view(np.uint64)[trees.feature]
+    goes_left, goes_right = ((legal & ~trees.right) != 0).any(axis=1), ((legal & trees.right) != 0).any(axis=1)
+    n_trees, n_nodes = trees.number.shape
+    reachable = np.ones((n_trees, 1), dtype=np.bool_)
+    while (n_level := reachable.shape[1]) <= n_nodes:
+        number = trees.number[:, n_level - 1 : 2 * n_level - 1]
+        sides = (reachable & goes_left[number], reachable & goes_right[number])
+        reachable = np.stack(sides, axis=2).reshape(n_trees, -1)
+    return reachable
+
+
+def _leading(scores: NDArray[np.float64], start: NDArray[np.float64], reachable: NDArray[np.bool_]) -> int | None:
+    """The class with the largest sum of scores on all reachable leaves, the first in a tie; ``None`` if none is shown.
+
+    Args:
+        scores: of every leaf, float64 ``(n_trees, n_leaves, n_classes)``.
+        start: float64 ``(n_classes,)``, before the first tree.
+        reachable: bool ``(n_trees, n_leaves)``.
+    """
+    weights = reachable / reachable.sum(axis=1, keepdims=True)
+    # A class that leads everywhere leads on average.
+    code = int((start + np.einsum("tl,tlc->c", weights, scores)).argmax())
+    leads = np.where(reachable[..., np.newaxis], scores[..., code : code + 1] - scores, np.inf).min(axis=1)
+    ahead = start[code] - start + leads.sum(axis=0)
+    is_never_behind = (leads >= 0).all(axis=0) & (start[code] >= start)
+    rounding = 1e-9 * (np.abs(start).max() + np.abs(scores).max(axis=(1, 2)).sum())
+    wins_ties = np.arange(len(start)) > code
+    wins = (ahead > rounding) | (is_never_behind & wins_ties)
+    wins[code] = True
+    return code if wins.all() else None

@@ -1,0 +1,111 @@
+"""Reads a released profile: bins, class counts and a size."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from grovekeeper_forests.bins import noisy_counts, quantile_bins
+from grovekeeper_forests.bins.noisy_counts import SCALE_BITS
+from grovekeeper_forests.bins.quantile_bins import ReusedProfile
+from grovekeeper_forests.data.schema import Schema
+from grovekeeper_forests.releases.profile.price import ProfileInvalid, ProfilePlan, parts_of
+
+
+@dataclass(frozen=True, eq=False)
+class Profile:
+    """The released numbers of a profile, and no other fact about the rows.
+
+    Attributes:
+        schema: public.
+        cuts: released cuts in the form of ``releases.release_cuts``; empty where no feature has private bins.
+        class_counts: int64 ``(n_classes,)`` in the units of ``releases.release_counts``.
+        size: a released count of all rows in these units, or ``None`` where no size is priced.
+    """
+
+    plan: ProfilePlan
+    schema: Schema
+    cuts: NDArray[np.uint16]
+    class_counts: NDArray[np.int64]
+    size: int | None
+
+    def to_json(self) -> dict[str, object]:
+        """Counts as text, because they may have more than 53 bits."""
+        return {
+            "plan": self.plan.to_json(),
+            "cuts": [[int(cut) for cut in row if cut != quantile_bins.NO_CUT] for row in self.cuts],
+            "class_counts": [str(count) for count in self.class_counts.tolist()],
+            "size": None if self.size is None else str(self.size),
+        }
+
+    @classmethod
+    def from_json(cls, value: object, schema: Schema) -> Profile:
+        """Inverse of :meth:`to_json`; checks everything that a reader relies on.
+
+        Raises:
+            ProfileInvalid: the value is not a valid profile of this schema.
+        """
+        try:
+            match value:
+                case {"plan": planned, "cuts": [*cuts], "class_counts": [*counts], "size": size, **rest} if not rest:
+                    plan = ProfilePlan.from_json(planned)
+                    reused = ReusedProfile("", tuple(tuple(int(cut) for cut in row) for row in cuts), ())
+                    read = cls(
+                        plan,
+                        schema,
+                        reused.cut_array,
+                        np.array([int(count) for count in counts], dtype=np.int64),
+                        None if size is None else int(size),
+                    )
+                    has_size = parts_of(plan.event).size is not None
+                    is_whole = len(counts) == schema.n_classes and (size is not None) is has_size
+                    if is_whole and quantile_bins.is_valid(schema, read.cuts) and read.to_json() == value:
+                        return read
+        except (ArithmeticError, TypeError, ValueError) as error:
+            raise ProfileInvalid from error
+        raise ProfileInvalid
+
+    @property
+    def counts_in_rows(self) -> list[float]:
+        """Noisy rows of each class; a count may be negative."""
+        counts: list[float] = noisy_counts.in_rows(self.class_counts, parts_of(self.plan.event).counts).tolist()
+        return counts
+
+    @property
+    def count_noise_sd(self) -> float:
+        """Standard deviation of the noise of each class count, in rows."""
+        return noisy_counts.noise_sd(parts_of(self.plan.event).counts)
+
+    @property
+    def size_in_rows(self) -> float:
+        """Noisy number of rows: the released one, or the sum of the class counts."""
+        event = parts_of(self.plan.event).size
+        if event is None or self.size is None:
+            return sum(self.counts_in_rows)
+        return self.size / noisy_counts.per_row(event)
+
+    @property
+    def size_noise_sd(self) -> float:
+        """Standard deviation of the noise of :attr:`size_in_rows`."""
+        event = parts_of(self.plan.event).size
+        if event is None:
+            return float(self.count_noise_sd * self.schema.n_classes**0.5)
+        return noisy_counts.noise_sd(event)
+
+    def edges(self) -> dict[str, list[float]]:
+        """Released edges of the bins, by the feature's name; a value on an edge belongs below it."""
+        feature_edges = quantile_bins.encoding(self.schema, self.cuts).edges
+        private = quantile_bins.private_features(self.schema)
+        return {self.schema.features[index].name: [float(edge) for edge in feature_edges[index]] for index in private}  # type: ignore[union-attr]  # numbers have edges
+
+    def reused(self, profile_id: str) -> ReusedProfile:
+        """The numbers that a training plan reuses."""
+        # At a very large ε the noise is 0 in floating point.
+        deviations = np.array(self.counts_in_rows) / max(self.count_noise_sd, 1e-200)
+        return ReusedProfile(
+            profile_id,
+            tuple(tuple(int(cut) for cut in row if cut != quantile_bins.NO_CUT) for row in self.cuts),
+            tuple(int(count) for count in np.rint(np.clip(deviations, -(2.0**38), 2.0**38) * 2**SCALE_BITS)),
+        )
