@@ -85,7 +85,7 @@ def _text(record: logging.LogRecord) -> str:
     """The text of a message; of a library's message only the first line, because asyncio appends texts of objects."""
     if not isinstance(record.msg, str):
         return type(record.msg).__name__
-    is_own = record.name.partition(".")[0] == "app"
+    is_own = record.name.partition(".")[0] in ("app", "grovekeeper_forests")
     return record.msg if is_own else record.msg.partition("\n")[0]
 
 

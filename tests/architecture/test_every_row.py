@@ -139,6 +139,11 @@ REASONS: dict[str, dict[tuple[str, str], str]] = {
         ("in_threads.untaken", "return"): "no part is left",
         ("in_threads", "min(_n_processors(), MAX_THREADS, len(parts))"): "threads",
     },
+    "grovekeeper_forests/estimators.py": {
+        ("_PrivateForest._columns", "enumerate(given)"): "columns",
+        ("_PrivateForest._rows", "enumerate(classes.tolist())"): "classes",
+        ("_PrivateForest._rows", "known >= 0"): "the label of one row",
+    },
     "grovekeeper_forests/releases/evaluation/draw.py": {
         (
             "_exact",

@@ -39,7 +39,18 @@ import pytest
 from _pytest.runner import call_and_report
 from sqlalchemy.exc import SQLAlchemyError
 
-from tests.privacy.mutations import ROOT, Mutant, bits, file_of, modules, mutants_of, tree_of
+from tests.privacy.mutations import (
+    PRODUCT,
+    ROOT,
+    SOURCES,
+    Mutant,
+    bits,
+    file_of,
+    module_of,
+    modules,
+    mutants_of,
+    tree_of,
+)
 from tests.support.memory import folder_in_memory
 
 FOLDERS: Final = (
@@ -410,7 +421,7 @@ def _quiet() -> None:
 def _forget_results() -> None:
     """Empties the caches of functions of the application."""
     for module in list(sys.modules.values()):
-        if getattr(module, "__name__", "").startswith("app."):
+        if getattr(module, "__name__", "").startswith(PRODUCT):
             for value in list(vars(module).values()):
                 for member in [value, *(vars(value).values() if isinstance(value, type) else ())]:
                     clear = getattr(member, "cache_clear", None)
@@ -431,7 +442,7 @@ _OF_APP: Final = dict[CodeType, int]()
 def _note(frame: Any, _event: str, _argument: object) -> Any:
     code = frame.f_code
     if code not in _OF_APP:
-        is_of_app = code.co_filename.startswith(f"{ROOT}/app/")
+        is_of_app = code.co_filename.startswith(SOURCES)
         _OF_APP[code] = len({line for *_, line in code.co_lines() if line}) if is_of_app else 0
     return _note_line(frame) if len(_ENTERED.get(code, ())) < _OF_APP[code] else None
 
@@ -456,7 +467,7 @@ def _entered() -> Iterator[_Lines]:
         sys.settrace(None)
         threading.settrace(None)
         for code, lines in list(_ENTERED.items()):
-            module = code.co_filename[len(str(ROOT)) + 1 : -3].replace("/", ".")
+            module = module_of(code.co_filename)
             entered[module] = entered.get(module, 0) | bits({*lines})
 
 
@@ -526,7 +537,7 @@ _Functions: TypeAlias = dict[tuple[str, str], list[FunctionType]]
 def _functions() -> _Functions:
     functions = defaultdict[tuple[str, str], list[FunctionType]](list)
     for value in gc.get_objects():
-        if isinstance(value, FunctionType) and value.__code__.co_filename.startswith(f"{ROOT}/app/"):
+        if isinstance(value, FunctionType) and value.__code__.co_filename.startswith(SOURCES):
             functions[value.__code__.co_filename, value.__code__.co_qualname].append(value)
     return dict(functions)
 
@@ -563,14 +574,14 @@ def _apply(mutant: Mutant, functions: _Functions) -> bool:
         return False
     old = vars(module)[mutant.scope]
     for other in list(sys.modules.values()):
-        if getattr(other, "__name__", "").startswith(("app.", "tests.")) and vars(other).get(mutant.scope) is old:
+        if getattr(other, "__name__", "").startswith((*PRODUCT, "tests.")) and vars(other).get(mutant.scope) is old:
             setattr(other, mutant.scope, value)
     return True
 
 
 def _readers(mutant: Mutant) -> list[str]:
     """The module of a constant, and the modules that import it."""
-    loaded = {name: vars(module) for name, module in list(sys.modules.items()) if name.startswith("app.")}
+    loaded = {name: vars(module) for name, module in list(sys.modules.items()) if name.startswith(PRODUCT)}
     value = loaded.get(mutant.module, {}).get(mutant.scope)
     return [mutant.module, *(name for name, own in loaded.items() if own.get(mutant.scope) is value is not None)]
 

@@ -21,7 +21,11 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeVar
 
 ROOT: Final = Path(__file__).resolve().parents[2]
-_FORESTS: Final = Path("packages", "forests")
+_ABOVE: Final = {"app": ROOT, "grovekeeper_forests": ROOT / "packages" / "forests"}
+"""The folder above each package of the product."""
+
+PRODUCT: Final = tuple(f"{package}." for package in _ABOVE)
+SOURCES: Final = tuple(f"{folder / package}/" for package, folder in _ABOVE.items())
 WHOLE: Final = (
     "app.datasets.private_rows",
     "grovekeeper_forests.algorithms.nbrt.boosted_rows",
@@ -116,24 +120,26 @@ class Mutant:
 
 def modules() -> list[str]:
     """The modules that price, draw or charge."""
-    names = [
-        ".".join(path.relative_to(above).with_suffix("").parts)
-        for above, path in _sources()
-        if path.name != "__init__.py"
-    ]
+    names = [module_of(str(path)) for path in _sources() if path.name != "__init__.py"]
     return [name for name in names if name.startswith(WHOLE) or (not name.startswith(LEFT_OUT) and _acts(name))]
 
 
 def file_of(module: str) -> Path:
     """The source file of a module."""
-    above = ROOT / _FORESTS if module.startswith("grovekeeper_forests.") else ROOT
+    above = _ABOVE.get(module.partition(".")[0], ROOT)
     return above.joinpath(*module.split(".")).with_suffix(".py")
 
 
-def _sources() -> list[tuple[Path, Path]]:
-    """Every source file of the service and of the forests, with the folder above its package."""
-    above = {"app": ROOT, "grovekeeper_forests": ROOT / _FORESTS}
-    return [(folder, path) for package, folder in above.items() for path in sorted((folder / package).rglob("*.py"))]
+def module_of(file: str) -> str:
+    """Inverse of :func:`file_of`."""
+    (above,) = (folder for package, folder in _ABOVE.items() if file.startswith(f"{folder / package}/"))
+    return ".".join(Path(file).relative_to(above).with_suffix("").parts)
+
+
+def _sources() -> list[Path]:
+    """Every source file of the service and of the forests."""
+    folders = (folder / package for package, folder in _ABOVE.items())
+    return [path for folder in folders for path in sorted(folder.rglob("*.py"))]
 
 
 def mutants_of(module: str) -> list[Mutant]:
@@ -639,7 +645,7 @@ def _signatures() -> dict[str, tuple[int, set[str]]]:
     Of several that share a name, and of a class without an initialiser of its own, the arguments that all of them need.
     """
     signatures = dict[str, tuple[int, set[str]]]()
-    for _, path in _sources():
+    for path in _sources():
         for name, fewest, needed in _needed_arguments(ast.parse(path.read_text())):
             others = signatures.get(name, (fewest, needed))
             signatures[name] = min(fewest, others[0]), needed & others[1]

@@ -13,6 +13,7 @@ import pytest
 from app.core import stamps
 from tests.privacy import mutants, mutations
 from tests.privacy.mutations import ROOT, Mutant, modules, mutants_of, tree_of
+from tests.support.sources import name_of, sources
 
 TEST = "tests/privacy/test_paid_draws.py::test_a_forest_draws_everything_that_its_event_pays_for[rdt-ta-pure]"
 NOISE = "grovekeeper_forests.bins.releases"
@@ -69,13 +70,13 @@ def test_a_survivor_without_a_reason_fails_and_so_does_a_reason_without_a_mutant
 def test_each_mechanism_and_charge_has_mutants() -> None:
     """Found from the code: whoever draws or prices is there without being listed."""
     made = {module: mutants_of(module) for module in modules()}
-    for name in ("forests.algorithms.nbrt.grow", "forests.algorithms.rpf.grow", "forests.trees.tree_growth"):
-        assert made[f"app.{name}"]
+    for name in ("algorithms.nbrt.grow", "algorithms.rpf.grow", "trees.tree_growth"):
+        assert made[f"grovekeeper_forests.{name}"]
     for name in ("forest.price", "profile.price", "evaluation.price", "choice.price"):
         assert made[f"grovekeeper_forests.releases.{name}"]
     assert made["app.services.execution.charge"]
     assert made["app.ledger.admission"]
-    files = [".".join(path.relative_to(ROOT).with_suffix("").parts) for path in ROOT.glob("app/**/*.py")]
+    files = [name_of(path).removesuffix(".py").replace("/", ".") for path in sources()]
     for name in ("datasets.private_rows", "jobs.queue", "ledger.chain", "services.drawing.dask_fleet"):
         assert made[f"app.{name}"]
     for name in (*mutations.WHOLE, *mutations.LEFT_OUT, *mutations.READS_ROWS):
@@ -124,7 +125,7 @@ OMISSIONS = {
 def tiny(monkeypatch: pytest.MonkeyPatch, folder: Path, source: str) -> list[Mutant]:
     """The changes of an application of one module."""
     monkeypatch.setattr(mutations, "WHOLE", ("app.tiny",))
-    monkeypatch.setattr(mutations, "ROOT", folder)
+    monkeypatch.setattr(mutations, "_ABOVE", {"app": folder})
     (folder / "app").mkdir()
     (folder / "app" / "tiny.py").write_text(source)
     return mutants_of("app.tiny")

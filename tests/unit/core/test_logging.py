@@ -23,13 +23,14 @@ class _Lines(io.StringIO):
         return [json.loads(line) for line in self.getvalue().splitlines()]
 
 
-def test_a_line_is_one_object_with_public_fields_only(lines: _Lines) -> None:
-    logger = stdlib_logging.getLogger("app.worker")
+@pytest.mark.parametrize("name", ["app.worker", "grovekeeper_forests.noise.randomness"])
+def test_a_line_is_one_object_with_public_fields_only(lines: _Lines, name: str) -> None:
+    logger = stdlib_logging.getLogger(name)
     logger.info("a job\nended", extra={"job_id": "jb_1", "rows": 48_842})
     (line,) = lines.parsed()
     at = line.pop("at")
     assert stamps.to_text(stamps.from_text(at)) == at
-    assert line == {"level": "INFO", "logger": "app.worker", "message": "a job\nended", "job_id": "jb_1"}
+    assert line == {"level": "INFO", "logger": name, "message": "a job\nended", "job_id": "jb_1"}
 
 
 def test_lines_of_a_request_and_its_threads_name_it(lines: _Lines) -> None:

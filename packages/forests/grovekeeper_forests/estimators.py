@@ -1,0 +1,233 @@
+"""Private forests with scikit-learn's manners, for use without a service. Needs scikit-learn (extra ``estimators``).
+
+A lifetime budget needs the service: here a limit ends with the process (:mod:`grovekeeper_forests.account`).
+"""
+
+import os
+from collections.abc import Mapping
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils import Tags
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_array, check_is_fitted, column_or_1d, validate_data
+
+from grovekeeper_forests.account import InProcessAccount, receipt_of, terms_of
+from grovekeeper_forests.contract.plan import Plan
+from grovekeeper_forests.data.sanitiser import (
+    Cells,
+    JsonCells,
+    NumberCells,
+    SanitisedColumns,
+    SanitisedRows,
+    sanitise_prediction_columns,
+)
+from grovekeeper_forests.data.schema import Feature, Schema
+from grovekeeper_forests.noise.randomness import SystemRandomness
+from grovekeeper_forests.releases.forest import draw, read
+from grovekeeper_forests.releases.forest.price import PlanRequest, plan
+
+_ID_BYTES = 16
+
+
+class _PrivateForest(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+    """What both estimators share; see :class:`RandomPrivateForest`."""
+
+    _algorithm: str
+    epsilon: object
+    delta: object
+    schema: Mapping[str, Any] | None
+    parameters: Mapping[str, Any] | None
+    public_size: int | None
+    account: InProcessAccount | None
+
+    def fit(self, X: Any, y: Any) -> Self:
+        """Trains a forest on rows of the caller, and charges for it before noise is drawn.
+
+        The rows are checked and sanitised first, as the service does at an upload: whoever calls holds the rows, and a
+        mistake in them costs nothing. Numbers out of their bounds are clamped, undeclared categories are OTHER, and
+        rows of undeclared classes are left out, each row by itself.
+
+        Args:
+            X: PRIVATE; ``(n_rows, n_features)``: an array with the columns in the order of the schema, or a data frame
+                with the names of the schema.
+            y: PRIVATE; ``(n_rows,)`` classes of the schema.
+
+        Raises:
+            ValueError: no schema was declared, or ``X`` and ``y`` are not as declared.
+            ParameterInvalid: ε, δ or a parameter breaks a rule.
+            LimitExceeded: the account has less left than ε.
+        """
+        schema, classes = self._declared()
+        planned = self._plan(schema)
+        rows = self._rows(X, y, schema, classes)
+        self.receipt_ = receipt_of(planned) if self.account is None else self.account.charge(planned)
+        forest = draw.grow(planned, schema, rows, SystemRandomness(), on_tree_done=lambda: None, unlabelled=None)
+        self.classes_, self.schema_, self.forest_ = classes, schema, forest
+        return self
+
+    def quote(self) -> Plan:
+        """The plan and its event at the declared schema. Reads no row and costs nothing.
+
+        Raises:
+            ValueError: no schema was declared.
+            ParameterInvalid: ε, δ or a parameter breaks a rule.
+        """
+        schema, _ = self._declared()
+        return self._plan(schema)
+
+    def predict(self, X: Any) -> Any:
+        """The most probable class of each row, as an array ``(n_rows,)``; costs no budget."""
+        probabilities = self.predict_proba(X)
+        return self.classes_[read.labels(self.forest_, probabilities, read_out=None)]
+
+    def predict_proba(self, X: Any) -> NDArray[np.float64]:
+        """Probabilities of rows by class, as an array ``(n_rows, n_classes)``; costs no budget."""
+        check_is_fitted(self)
+        columns = self._columns(X, self.schema_, reset=False)
+        return read.probabilities(self.forest_, self.schema_, columns, read_out=None)
+
+    def to_bytes(self) -> bytes:
+        """The forest as an artifact, which :func:`grovekeeper_forests.releases.forest.read.loads` reads."""
+        check_is_fitted(self)
+        return read.dumps(self.forest_, {"schema": self.schema_.to_json()})
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "forest_")
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True  # a missing value
+        tags.input_tags.categorical = True
+        tags.input_tags.string = True
+        tags.non_deterministic = True  # fresh noise in every fit; no caller chooses a seed
+        return tags
+
+    def _declared(self) -> tuple[Schema, NDArray[Any]]:
+        """The schema, and its classes as they were declared; in an artifact they are texts."""
+        if self.schema is None:
+            raise ValueError(
+                "fit needs a public schema: bounds, categories and classes that are taken from rows tell about them"
+            )
+        label = self.schema["label"]
+        classes = list(label["classes"])
+        schema = Schema.from_json({**self.schema, "label": {**label, "classes": list(map(str, classes))}})
+        return schema, np.array(classes)
+
+    def _plan(self, schema: Schema) -> Plan:
+        terms = terms_of(self.epsilon, self.delta)
+        return plan(PlanRequest(self._algorithm, self.parameters or {}, terms, self.public_size), schema)
+
+    def _rows(self, X: Any, y: Any, schema: Schema, classes: NDArray[Any]) -> SanitisedRows:
+        """PRIVATE rows with a declared class, each with a random id."""
+        columns = self._columns(X, schema, reset=True)
+        check_classification_targets(y)
+        labels = check_array(column_or_1d(y, warn=True), ensure_2d=False, dtype=None)
+        if len(labels) != columns.n_rows:
+            raise ValueError(f"X has {columns.n_rows} rows and y has {len(labels)}")
+        codes = {label: code for code, label in enumerate(classes.tolist())}
+        known = np.array([codes.get(label, -1) for label in labels.tolist()], dtype=np.int32)
+        is_known = known >= 0
+        kept = SanitisedColumns(tuple(column[is_known] for column in columns.columns), int(is_known.sum()))
+        ids = np.frombuffer(os.urandom(_ID_BYTES * kept.n_rows), dtype=np.uint8).reshape(-1, _ID_BYTES)
+        return SanitisedRows(kept, known[is_known], ids)
+
+    def _columns(self, X: Any, schema: Schema, *, reset: bool) -> SanitisedColumns:
+        """Rows by the columns of a schema, of which ``X`` needs all and no other."""
+        cells = validate_data(self, X, reset=reset, dtype=None, ensure_all_finite=False)
+        names = [feature.name for feature in schema.features]
+        given = list(getattr(self, "feature_names_in_", names))
+        if sorted(given) != sorted(names) or cells.shape[1] != len(names):
+            raise ValueError(f"X needs the columns of the schema and no other: {', '.join(names)}")
+        place = {name: index for index, name in enumerate(given)}
+        columns = {feature.name: _cells(feature, cells[:, place[feature.name]]) for feature in schema.features}
+        return sanitise_prediction_columns(schema, columns)
+
+
+class RandomPrivateForest(_PrivateForest):
+    """A differentially private random forest: the algorithm ``rpf`` (docs/proofs/rpf.md).
+
+    Every ``fit`` is (ε, 0)-differentially private for one row more or less, or (ε, δ) with a δ. Fits on the same rows
+    add up: pass an ``account`` to limit their sum, also in a search.
+
+    Args:
+        epsilon: of one fit, above zero. Text and ``Decimal`` are exact.
+        schema: public: ``{"features": [{"name": …, "type": "numeric", "lower": …, "upper": …}, …], "label": {"name": …,
+            "classes": […]}}``, as the service declares a dataset. Classes may be texts, numbers or truth values.
+        delta: of one fit; ``None``: none is needed.
+        parameters: of the algorithm, by name; default the public rules.
+        public_size: the public order of magnitude of the number of rows, by which the rules choose. Never a count.
+        account: the limit that fits on the same rows share; ``None``: each fit is charged for itself.
+
+    Attributes:
+        receipt_: what the last fit cost, and for what.
+        forest_: the released forest, with its plan and event.
+        classes_: classes of the schema.
+        n_features_in_: number of features.
+        feature_names_in_: names of the features, where ``X`` has names.
+    """
+
+    _algorithm = "rpf"
+
+    def __init__(
+        self,
+        epsilon: object = 1,
+        *,
+        schema: Mapping[str, Any] | None = None,
+        delta: object = None,
+        parameters: Mapping[str, Any] | None = None,
+        public_size: int | None = None,
+        account: InProcessAccount | None = None,
+    ) -> None:
+        self.epsilon = epsilon
+        self.schema = schema
+        self.delta = delta
+        self.parameters = parameters
+        self.public_size = public_size
+        self.account = account
+
+
+class BoostedPrivateTrees(_PrivateForest):
+    """Differentially private boosted trees: the algorithm ``nbrt`` (docs/proofs/nbrt.md).
+
+    Every ``fit`` is (ε, δ)-differentially private for one row more or less, and is counted in μ² (Gaussian differential
+    privacy), in which fits on the same rows add up.
+
+    Args and attributes are those of :class:`RandomPrivateForest`; a δ is always needed.
+    """
+
+    _algorithm = "nbrt"
+
+    def __init__(
+        self,
+        epsilon: object = 1,
+        delta: object = 1e-6,
+        *,
+        schema: Mapping[str, Any] | None = None,
+        parameters: Mapping[str, Any] | None = None,
+        public_size: int | None = None,
+        account: InProcessAccount | None = None,
+    ) -> None:
+        self.epsilon = epsilon
+        self.delta = delta
+        self.schema = schema
+        self.parameters = parameters
+        self.public_size = public_size
+        self.account = account
+
+
+def _cells(feature: Feature, values: NDArray[Any]) -> Cells:
+    """The cells of one column as the sanitiser reads them."""
+    if feature.is_categorical:
+        return JsonCells([_category(value) for value in values.tolist()])
+    return NumberCells(values.astype(np.float64))
+
+
+def _category(value: Any) -> str | None:
+    """The text of a category; NaN, as pandas has it, and ``None`` are empty cells."""
+    if value is None or value != value:
+        return None
+    is_whole = isinstance(value, float) and value.is_integer()
+    return str(int(value)) if is_whole else str(value)
