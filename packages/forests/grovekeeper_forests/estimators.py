@@ -3,6 +3,7 @@
 A lifetime budget needs the service: here a limit ends with the process (:mod:`grovekeeper_forests.account`).
 """
 
+import hashlib
 import os
 from collections.abc import Mapping
 from typing import Any, Self
@@ -94,6 +95,13 @@ class _PrivateForest(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self)
         return read.dumps(self.forest_, {"schema": self.schema_.to_json()})
 
+    def to_onnx(self) -> bytes:
+        """The forest as an ONNX file, which has the digest of the artifact. Needs the extra ``onnx``."""
+        from grovekeeper_forests.releases.forest.onnx.model import dumps
+
+        artifact = self.to_bytes()
+        return dumps(read.loads(artifact), digest=hashlib.sha256(artifact).hexdigest())
+
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "forest_")
 
@@ -123,8 +131,8 @@ class _PrivateForest(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def _rows(self, X: Any, y: Any, schema: Schema, classes: NDArray[Any]) -> SanitisedRows:
         """PRIVATE rows with a declared class, each with a random id."""
         columns = self._columns(X, schema, reset=True)
-        check_classification_targets(y)
-        labels = check_array(column_or_1d(y, warn=True), ensure_2d=False, dtype=None)
+        labels = check_array(column_or_1d(y, warn=True), ensure_2d=False, dtype=None, input_name="y")
+        check_classification_targets(labels)
         if len(labels) != columns.n_rows:
             raise ValueError(f"X has {columns.n_rows} rows and y has {len(labels)}")
         codes = {label: code for code, label in enumerate(classes.tolist())}

@@ -1,0 +1,228 @@
+"""Estimators without a service: scikit-learn's conventions, a declared schema, an account with a limit."""
+
+import copy
+import pickle
+import re
+from collections.abc import Callable, Iterator, Mapping
+from decimal import Decimal
+from fractions import Fraction
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnxruntime
+import pandas as pd
+import pytest
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
+from sklearn.model_selection import cross_val_score
+from sklearn.utils import estimator_checks
+
+from grovekeeper_forests.account import InProcessAccount, LimitExceeded, terms_of
+from grovekeeper_forests.errors import ParameterInvalid
+from grovekeeper_forests.estimators import BoostedPrivateTrees, RandomPrivateForest
+from grovekeeper_forests.privacy import events
+from grovekeeper_forests.releases.forest import draw, read
+
+README = Path(__file__).parents[3] / "packages" / "forests" / "README.md"
+
+SCHEMA: Mapping[str, Any] = {
+    "features": [
+        {"name": "age", "type": "integer", "lower": 0, "upper": 120},
+        {"name": "weight", "type": "numeric", "lower": 0, "upper": 200, "missing": True},
+        {"name": "ward", "type": "categorical", "categories": ["A", "B"]},
+    ],
+    "label": {"name": "ill", "classes": ["no", "yes"]},
+}
+FRAME = pd.DataFrame({"age": [20, 70] * 300, "weight": [60.0, np.nan] * 300, "ward": ["A", "B"] * 300})
+LABELS = np.array(["no", "yes"] * 300)
+BOTH = pytest.mark.parametrize("estimator", [RandomPrivateForest, BoostedPrivateTrees])
+
+CANNOT_PASS = {
+    "check_fit_idempotent": "two fits on the same rows differ: every fit draws fresh noise",
+}
+"""Every check that a private learner cannot pass, with the reason, as the page of the package shows them."""
+
+
+def _schema_of(X: Any, y: Any) -> Mapping[str, Any]:
+    """A schema for the made-up rows of scikit-learn's checks. Bounds and classes of real rows would tell about them."""
+    shape = getattr(X, "shape", None) or np.shape(np.asarray(X))
+    n_features = max(shape[1], 1) if len(shape) == 2 else 1
+    names = list(getattr(X, "columns", map("c{}".format, range(n_features))))
+    features = [{"name": str(name), "type": "numeric", "lower": -150, "upper": 150, "missing": True} for name in names]
+    classes = [] if y is None else np.unique(np.asarray(y)).tolist()
+    return {"features": features, "label": {"name": "y", "classes": classes if len(classes) > 1 else [0, 1]}}
+
+
+class Checked(RandomPrivateForest):
+    """Declares what a check passes, and forgets it."""
+
+    def fit(self, X: Any, y: Any) -> "Checked":
+        before, self.schema = self.schema, _schema_of(X, y)
+        try:
+            return super().fit(X, y)
+        finally:
+            self.schema = before
+
+
+def _name(check: Any) -> str:
+    function = check.func if isinstance(check, partial) else check
+    return str(function.__name__)
+
+
+def _checks() -> Iterator[Any]:
+    for estimator, check in estimator_checks.estimator_checks_generator(Checked(1_000, parameters={"n_estimators": 8})):
+        reason = CANNOT_PASS.get(_name(check))
+        marks = [] if reason is None else [pytest.mark.xfail(reason=reason, raises=AssertionError, strict=True)]
+        yield pytest.param(estimator, check, marks=marks, id=_name(check))
+
+
+@pytest.mark.parametrize(("estimator", "check"), list(_checks()))
+def test_the_conventions_of_scikit_learn_hold(estimator: Any, check: Callable[[Any], None]) -> None:
+    check(estimator)
+
+
+def _fitted(estimator: Any, **changes: Any) -> Any:
+    return estimator(4, schema=SCHEMA, public_size=600, **changes).fit(FRAME, LABELS)
+
+
+@BOTH
+def test_without_a_declared_schema_nothing_is_trained_or_quoted(estimator: Any) -> None:
+    with pytest.raises(ValueError, match="public schema"):
+        estimator().fit(FRAME, LABELS)
+    with pytest.raises(ValueError, match="public schema"):
+        estimator().quote()
+    with pytest.raises(NotFittedError):
+        estimator(schema=SCHEMA).predict(FRAME)
+
+
+@BOTH
+def test_a_data_frame_with_categories_and_empty_cells_is_learnt(estimator: Any) -> None:
+    forest = _fitted(estimator)
+    assert forest.score(FRAME, LABELS) > 0.9
+    assert forest.classes_.tolist() == ["no", "yes"]
+    assert forest.feature_names_in_.tolist() == ["age", "weight", "ward"]
+    assert np.allclose(forest.predict_proba(FRAME[:9]).sum(axis=1), 1)
+    array = FRAME.astype(object).to_numpy()
+    in_order = estimator(4, schema=SCHEMA, public_size=600).fit(array, LABELS)
+    assert in_order.score(array, LABELS) > 0.9
+
+
+def test_columns_are_found_by_name_and_none_may_be_missing_or_more() -> None:
+    shuffled = FRAME[["ward", "age", "weight"]]
+    forest = RandomPrivateForest(4, schema=SCHEMA, public_size=600).fit(shuffled, LABELS)
+    assert forest.score(shuffled, LABELS) > 0.9
+    for wrong in (FRAME[["age", "ward"]], FRAME.assign(more=1), FRAME.rename(columns={"age": "old"})):
+        account = InProcessAccount(1)
+        with pytest.raises(ValueError, match="age, weight, ward"):
+            RandomPrivateForest(1, schema=SCHEMA, account=account).fit(wrong, LABELS)
+        assert account.spent == "0", "a mistake in the rows costs nothing"
+
+
+def test_rows_of_undeclared_classes_are_left_out_and_classes_keep_their_type() -> None:
+    label = {"name": "ill", "classes": [0, 1]}
+    labels = np.where(LABELS == "yes", 1, 0)
+    labels[:10] = 7
+    forest = RandomPrivateForest(50, schema={**SCHEMA, "label": label}, public_size=600).fit(FRAME, labels)
+    assert forest.classes_.tolist() == [0, 1]
+    assert set(forest.predict(FRAME)) == {0, 1}
+
+
+def test_an_empty_cell_where_none_is_declared_is_refused_before_the_charge() -> None:
+    account = InProcessAccount(1)
+    with pytest.raises(ParameterInvalid, match=r"columns\['age'\]\[1\]: missing"):
+        RandomPrivateForest(1, schema=SCHEMA, account=account).fit(FRAME.assign(age=[20, np.nan] * 300), LABELS)
+    assert account.spent == "0"
+
+
+def test_no_row_and_rows_of_no_known_class_are_trained_on() -> None:
+    """Whether rows of a class are there may not show in an error."""
+    forest = RandomPrivateForest(1, schema=SCHEMA).fit(FRAME[:2], np.array(["perhaps", "perhaps"]))
+    assert forest.predict(FRAME[:2]).shape == (2,)
+
+
+@BOTH
+def test_the_receipt_is_that_of_the_released_forest_and_the_artifact_has_its_event(estimator: Any) -> None:
+    forest = _fitted(estimator)
+    artifact = read.loads(forest.to_bytes())
+    assert artifact.forest.plan.event == forest.receipt_.event == forest.forest_.plan.event
+    assert forest.quote().event == forest.receipt_.event
+    assert events.from_json(forest.receipt_.event.to_json()) == forest.receipt_.event
+    unit = "ε" if estimator is RandomPrivateForest else "μ²"
+    assert "Total, given everything that was released before: " in forest.receipt_.text
+    assert unit in forest.receipt_.text
+    assert forest.forest_.plan.terms.covers(forest.receipt_.event)
+
+
+def test_growth_draws_only_what_the_account_was_charged_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    account = InProcessAccount(3)
+    states: list[str] = []
+    monkeypatch.setattr(draw, "grow", lambda *_, **__: states.append(account.spent))
+    RandomPrivateForest(2, schema=SCHEMA, account=account).fit(FRAME, LABELS)
+    assert states == ["2"], "charged before growth"
+
+
+def test_fits_clones_and_searches_share_the_limit_of_their_account() -> None:
+    account = InProcessAccount("2.5")
+    forest = RandomPrivateForest("0.5", schema=SCHEMA, account=account)
+    cross_val_score(forest, FRAME, LABELS, cv=3)
+    clone(forest).fit(FRAME, LABELS)
+    copy.deepcopy(forest).fit(FRAME, LABELS)
+    assert (account.spent, account.remaining, len(account.receipts)) == ("2.5", "0", 5)
+    with pytest.raises(LimitExceeded, match=r"0\.5 ε requested, 0 ε left"):
+        forest.fit(FRAME, LABELS)
+    assert account.spent == "2.5"
+
+
+def test_an_account_is_taken_to_no_other_process() -> None:
+    """A search with several processes would spend the limit in each of them."""
+    with pytest.raises(TypeError, match="in one process"):
+        pickle.dumps(RandomPrivateForest(1, schema=SCHEMA, account=InProcessAccount(1)))
+
+
+def test_an_account_in_squared_mu_takes_jobs_with_a_delta_alone() -> None:
+    account = InProcessAccount(2, 1e-6)
+    assert account.unit == "mu_squared"
+    BoostedPrivateTrees(1, schema=SCHEMA, account=account).fit(FRAME, LABELS)
+    RandomPrivateForest(1, delta="1e-6", schema=SCHEMA, account=account).fit(FRAME, LABELS)
+    assert Fraction(account.spent) == 2 * Fraction(account.receipts[0].amount) < Fraction(account.limit)
+    with pytest.raises(ParameterInvalid, match="delta: required"):
+        RandomPrivateForest(1, schema=SCHEMA, account=account).fit(FRAME, LABELS)
+    with pytest.raises(ParameterInvalid, match="delta: not-for-pure"):
+        BoostedPrivateTrees(1, schema=SCHEMA, account=InProcessAccount(9)).fit(FRAME, LABELS)
+
+
+@pytest.mark.parametrize("epsilon", [0.1, "0.1", Decimal("0.1"), Fraction(1, 10)])
+def test_an_amount_is_exact_however_it_is_spelt(epsilon: object) -> None:
+    account = InProcessAccount(epsilon)
+    assert (account.limit, terms_of(epsilon).epsilon) == ("0.1", Fraction(1, 10))
+
+
+@pytest.mark.parametrize("epsilon", [0, -1, float("nan"), float("inf"), "much", None, True])
+def test_what_is_no_amount_is_refused(epsilon: object) -> None:
+    with pytest.raises(ParameterInvalid, match="epsilon"):
+        InProcessAccount(epsilon)
+
+
+def test_the_examples_of_the_page_run_in_order(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, Any] = {}
+    examples = re.findall(r"^```python\n(.*?)^```", README.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+    assert len(examples) == 3
+    for example in examples:
+        exec(example, names)
+    printed = capsys.readouterr().out
+    assert "\n2.5 0.5\n" in printed
+    assert "0.5 ε requested, 0 ε left of the limit of this account" in printed
+    rows = names["test"][:50]
+    (session,) = [onnxruntime.InferenceSession("digits.onnx")]
+    labels, _ = session.run(None, {f"pixel {i}": rows[:, [i]].astype(np.float64) for i in range(64)})
+    assert np.asarray(labels).ravel().astype(int).tolist() == names["trees"].predict(rows).tolist()
+
+
+def test_the_page_names_every_check_that_cannot_pass() -> None:
+    listed = re.findall(r"^\| `(check_\w+)` \| (.+) \|$", README.read_text(encoding="utf-8"), re.MULTILINE)
+    assert dict(listed) == CANNOT_PASS
