@@ -1,1 +1,1 @@
-"""Measures accuracy, time and size; not part of the tests."""
+"""Measures time, memory and size of the product; not part of the tests."""

@@ -1,6 +1,6 @@
 """Compares the CPU time of training with that of scikit-learn's forest of 100 trees.
 
-Run ``python -m benchmarks.training DATA``, where DATA is a folder for ``benchmarks.accuracy``. Our time covers the plan
+Run ``python -m benchmarks.training DATA``, where DATA is a folder for ``research.accuracy``. Our time covers the plan
 to the artifact's bytes, on the rows of the protocol's first split; scikit-learn's time is ``fit`` on the same rows as
 numbers. Both run alternately, and the output is the median of the paired ratios, because absolute times of a shared
 machine mean little. Below 1, ours is cheaper.
@@ -8,28 +8,20 @@ machine mean little. Below 1, ours is cheaper.
 
 import argparse
 import statistics
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.ensemble import RandomForestClassifier
 
-from benchmarks.datasets import Dataset, read, split_of
-from benchmarks.runs import Task, artifact_of
 from grovekeeper_forests import catalogue
 from grovekeeper_forests.releases.forest.price import plan
+from research.cpu_time import cpu_seconds
+from research.datasets import Dataset, read, split_of
+from research.runs import Task, artifact_of
 
 DEFAULT_DATASETS = ("adult", "magic", "pendigits")
 DELTA = "1e-6"
-
-
-def cpu_seconds(work: Callable[[], object]) -> float:
-    """CPU time of this process for some work."""
-    start = time.process_time()
-    work()
-    return time.process_time() - start
 
 
 def _numbers(dataset: Dataset, train: NDArray[np.int64]) -> NDArray[np.float64]:

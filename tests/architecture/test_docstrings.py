@@ -90,7 +90,7 @@ def test_every_page_that_the_code_cites_exists() -> None:
 
 
 def test_links_between_pages_lead_to_files_and_headings() -> None:
-    for page in [*_ROOT.glob("*.md"), *(_ROOT / "docs").rglob("*.md"), *(_ROOT / "benchmarks").rglob("*.md")]:
+    for page in [*_ROOT.glob("*.md"), *(_ROOT / "docs").rglob("*.md"), *(_ROOT / "research").rglob("*.md")]:
         links = re.findall(r"\]\(([^)#\s]*)(?:#([^)\s]+))?\)", page.read_text(encoding="utf-8"))
         for target, heading in links:
             if "://" in target:

@@ -10,7 +10,8 @@ import pytest
 from mkdocs.commands.build import build
 from mkdocs.config import load_config
 
-from benchmarks import guide_pictures, papers_page
+from benchmarks import guide_pictures
+from research import papers_page
 
 ROOT = Path(__file__).parents[2]
 LOADED = re.compile(r"<(?:script|img|iframe|source|link)\b[^>]*?\b(?:src|href)=\"((?:https?:)?//[^\"]*)\"")
@@ -52,4 +53,4 @@ def test_the_pictures_are_those_of_the_measurements() -> None:
 
 
 def test_the_page_of_the_papers_is_that_of_the_catalogue() -> None:
-    assert papers_page.PAGE.read_text("utf-8") == papers_page.text(), "run: python -m benchmarks.papers_page"
+    assert papers_page.PAGE.read_text("utf-8") == papers_page.text(), "run: python -m research.papers_page"

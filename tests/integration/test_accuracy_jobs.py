@@ -5,8 +5,8 @@ import gzip
 import json
 from pathlib import Path
 
-from benchmarks import accuracy, runs
-from benchmarks.runs import Run, Task
+from research import accuracy, runs
+from research.runs import Run, Task
 
 
 def test_several_processes_find_the_same_tasks(tmp_path: Path) -> None:

@@ -8,11 +8,11 @@ import pytest
 from typer.testing import CliRunner
 
 from app.cli.main import app as grovekeeper
-from benchmarks.papers.forests.catalogue import REFERENCES
+from research.papers.forests.catalogue import REFERENCES
 from tests.support.databases import on_one_server
 from tests.support.server import Server, declaration, new_idempotency_key, training
 
-PLACE = "benchmarks/papers/forests"
+PLACE = "research/papers/forests"
 
 
 @on_one_server

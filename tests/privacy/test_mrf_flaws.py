@@ -10,7 +10,6 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from benchmarks.reference.literal_rules import vote_ceiling
 from grovekeeper_forests.contract.plan import Plan
 from grovekeeper_forests.data.sanitiser import SanitisedColumns, SanitisedRows
 from grovekeeper_forests.data.schema import Schema
@@ -19,6 +18,7 @@ from grovekeeper_forests.privacy.calibration import Terms
 from grovekeeper_forests.releases.forest.draw import grow
 from grovekeeper_forests.releases.forest.price import PlanRequest, plan
 from grovekeeper_forests.trees import tree_growth
+from research.reference.literal_rules import vote_ceiling
 from tests.privacy.enumeration import TOLERANCE, draw_unpaid
 from tests.privacy.universe import THREE_SPLITS, TWO_SPLITS, Laws, add_remove_pairs, multisets, planned
 from tests.support.schemas import schema_of

@@ -46,7 +46,7 @@ from grovekeeper_forests.privacy.partitions import (
 
 _NO_VISIBILITY = (
     "no value: leave it out. The forests without privacy, for tables that everybody has, are in "
-    "benchmarks/papers/forests of the source code"
+    "research/papers/forests of the source code"
 )
 
 _FIELDS = {"hash": ("cells",), "column": ("column", "categories", "sizes"), "epoch": ("how",)}

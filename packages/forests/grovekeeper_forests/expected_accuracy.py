@@ -4,7 +4,7 @@ Where a forest without privacy is hardly better than the largest class, there is
 named, and count in no share.
 
 All numbers come from the committed benchmarks (``measured_accuracy.json``, written by
-``python -m benchmarks.measured_accuracy``). They say nothing about the rows of a dataset.
+``python -m research.measured_accuracy``). They say nothing about the rows of a dataset.
 """
 
 import json

@@ -2,9 +2,9 @@
 
 import pytest
 
-from benchmarks import measured_accuracy
 from grovekeeper_forests.data.schema import Schema
 from grovekeeper_forests.expected_accuracy import MEASUREMENTS, Comparison, runs
+from research import measured_accuracy
 from tests.support.schemas import schema_of
 
 
@@ -20,7 +20,7 @@ LIKE_ADULT = _schema(numeric=6, categorical=8)
 
 
 def test_the_shipped_measurements_equal_the_committed_results() -> None:
-    assert MEASUREMENTS.read_text(encoding="utf-8") == measured_accuracy.text(), "run benchmarks.measured_accuracy"
+    assert MEASUREMENTS.read_text(encoding="utf-8") == measured_accuracy.text(), "run research.measured_accuracy"
 
 
 def test_a_table_recovers_its_measured_share_at_its_rows_and_epsilon() -> None:

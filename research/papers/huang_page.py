@@ -1,0 +1,257 @@
+"""Writes the page on figures 1 to 3 of Huang, Lei and Kabán, and on table 1 by the printed rule."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import product
+
+from research import printed_tables
+from research.papers import ablations, findings, synthetic
+from research.papers.ablations import FIGURE_1_EPSILONS, FIGURE_2_DEPTHS, FIGURE_2_EPSILONS, FIGURE_3_TREES, Values
+from research.papers.findings import Difference, Finding
+from research.papers.median_trees import GEOMETRIC, PRIVATE, RANDOM, TRUE, UNIFORM
+from research.runs import Task
+
+NAME = "huang-figures.md"
+NAMES = ("huang-figure-1", "huang-figure-2", "huang-figure-3", "huang-table-1", "huang-repaired", "huang-synthetic")
+
+_HEAD = """# Huang, Lei and Kabán: figures 1 to 3, and table 1 by the printed rule
+
+The paper prints no numbers for its figures, so its sentences stand beside what our runs show. Each sentence after
+"Here" is computed from the runs. A difference decides if a t-test on pairs of runs rejects zero at 0.05; ± is
+one standard error there, and the standard deviation in tables, which state the number of runs in brackets.
+
+    python -m research.papers.ablation_runs DATA --names {names}
+
+The printed rule (`research/papers/median_trees.py`, Algorithms 1 and 2) has no finite loss
+([proof](../../proofs/spe.md)), so it runs outside the service, on data that everybody has. Splits and leaves get half
+of ε each. The paper does not print how many candidates a median has; here they are 100. The repaired form is `spe`.
+"""
+
+_FIGURE_1 = """
+## Figure 1: true, private and random medians
+
+Accuracy in percent of 10 trees whose depth is the number of attributes. The paper prints neither the seed nor the
+settings of its synthetic sets: these are {seeds} sets of each width, by `make_classification` with its default
+settings.
+"""
+_FIGURE_2 = """
+## Figure 2: geometric and uniform budgets of levels
+
+Mean distance between the private and the true median of a node, in standard deviations of the data, in one tree on
+{rows:,} rows with {width} normal attributes (the paper prints neither number). Deep levels have most of the splits,
+and the geometric budget favours them. So the last two columns weigh every level alike.
+"""
+_FIGURE_3 = """
+## Figure 3: number of trees and depth
+
+Accuracy in percent at ε = 2; d is the number of features. The text does not name the three datasets of the figure;
+these are three of table 1.
+"""
+_TABLE_1 = """
+## Table 1 by the printed rule
+
+Accuracy in percent of SPE at ε = 2: 10 printed trees, whose depth is our number of features. [Table 1](spe-1.md) has
+the repaired `spe`, whose depth follows a public rule.
+"""
+_SYNTHETIC = """
+## The synthetic sets of tables 1 and 2
+
+Accuracy in percent at ε = 2 on our stand-ins: mean, and in brackets the smallest and the largest mean of a seed. A
+seed alone moves accuracies by as much as the brackets show, so a difference from the printed number says little.
+"""
+
+
+def percents(values: Values, tasks: Iterable[Task]) -> list[float]:
+    """Accuracies of all runs of the tasks, in percent."""
+    return [100 * run[0] for task in tasks for run in values.get(task, ())]
+
+
+def page(values: Mapping[str, Values]) -> str:
+    """The page.
+
+    Args:
+        values: of the runs, by the names of :data:`NAMES`.
+    """
+    figure_1, figure_3 = ({**values[name], **values["huang-repaired"]} for name in ("huang-figure-1", "huang-figure-3"))
+    lines = [_HEAD.format(names=" ".join(NAMES))]
+    lines += [_FIGURE_1.format(seeds=synthetic.N_SEEDS), *_figure_1(figure_1)]
+    lines += [_FIGURE_2.format(rows=synthetic.N_ROWS, width=synthetic.WIDTHS[0]), *_figure_2(values["huang-figure-2"])]
+    lines += [_FIGURE_3, *_figure_3(figure_3), _TABLE_1, *_table_1(values["huang-table-1"])]
+    lines += [_SYNTHETIC, *_synthetic(values["huang-synthetic"])]
+    return "\n".join(lines) + "\n"
+
+
+def of_medians(values: Values, width: int, medians: str, epsilon: str) -> list[float]:
+    """Accuracies of figure 1 in percent, in one order of seeds and folds for all kinds of medians."""
+    return percents(
+        values,
+        (
+            ablations.median_task(name, medians, ablations.N_SUPERVISED, width, epsilon)
+            for name in synthetic.names(width)
+        ),
+    )
+
+
+def _figure_1(values: Values) -> Iterator[str]:
+    columns = ("attributes", "ε", "true medians", "private medians", "random medians", "repaired: `spe`")
+    rows = []
+    for width, epsilon in product(synthetic.WIDTHS[:2], FIGURE_1_EPSILONS):
+        kinds = [findings.text_of(of_medians(values, width, medians, epsilon)) for medians in (TRUE, PRIVATE, RANDOM)]
+        repaired = (ablations.repaired_task(name, ablations.N_SUPERVISED, epsilon) for name in synthetic.names(width))
+        rows.append((str(width), epsilon, *kinds, findings.text_of(percents(values, repaired))))
+    yield from findings.table(columns, rows)
+    yield ""
+    yield from map(str, findings_of_figure_1(values))
+
+
+def findings_of_figure_1(values: Values) -> list[Finding]:
+    """What the runs say on the caption of figure 1."""
+    low, high = FIGURE_1_EPSILONS[0], FIGURE_1_EPSILONS[-1]
+
+    def difference(width: int, first: tuple[str, str], second: tuple[str, str]) -> Difference:
+        return Difference.of(of_medians(values, width, *first), of_medians(values, width, *second))
+
+    widths = synthetic.WIDTHS[:2]
+    gains = [difference(width, (PRIVATE, high), (PRIVATE, low)) for width in widths]
+    lost = {
+        epsilon: [difference(width, (TRUE, epsilon), (PRIVATE, epsilon)) for width in widths] for epsilon in (low, high)
+    }
+    less = Difference.of([gap.mean for gap in lost[low]], [gap.mean for gap in lost[high]])
+    ahead = [
+        difference(width, (PRIVATE, epsilon), (RANDOM, epsilon)) for width in widths for epsilon in FIGURE_1_EPSILONS
+    ]
+    return [
+        Finding(
+            "“the accuracy increases as we make better estimates of the true median due to larger privacy budget.”",
+            f"from ε = {low} to {high} private medians gain {gains[0]} points with {widths[0]} attributes and "
+            f"{gains[1]} with {widths[1]}. But noise in leaves falls as well: beside true medians with the same leaves "
+            f"they lose {lost[low][0]} and {lost[low][1]} points at ε = {low}, {lost[high][0]} and {lost[high][1]} at "
+            f"ε = {high}, so {less.mean:.1f} points of the gain are due to medians.",
+            findings.by_signs(gains),
+        ),
+        Finding(
+            "better estimates of the median are more accurate, so private medians are above “random splitting”.",
+            f"private medians are beside random ones {findings.counted(ahead)}; the mean difference is "
+            f"{statistics.fmean(gap.mean for gap in ahead):+.1f} points.",
+            findings.by_majority(ahead),
+        ),
+    ]
+
+
+def of_distances(values: Values, depth: int, ratio: float, epsilon: str, place: int) -> list[float]:
+    """Mean distances of figure 2: over splits (place 0) or over levels (place 1), in standard deviations."""
+    return [run[place] for run in values.get(ablations.distance_task(depth, ratio, epsilon), ())]
+
+
+def _figure_2(values: Values) -> Iterator[str]:
+    columns = ("depth", "ε", "geometric, by split", "uniform, by split", "geometric, by level", "uniform, by level")
+    rows = []
+    for depth, epsilon in product(FIGURE_2_DEPTHS, FIGURE_2_EPSILONS):
+        numbers = [
+            of_distances(values, depth, ratio, epsilon, place) for place in (0, 1) for ratio in (GEOMETRIC, UNIFORM)
+        ]
+        rows.append((str(depth), epsilon, *(findings.text_of(means, digits=3) for means in numbers)))
+    yield from findings.table(columns, rows)
+    yield ""
+    yield from map(str, findings_of_figure_2(values))
+
+
+def findings_of_figure_2(values: Values) -> list[Finding]:
+    """What the runs say on the caption of figure 2."""
+    found = []
+    for place, weighed in enumerate(("over splits", "over levels")):
+        nearer = [
+            Difference.of(
+                of_distances(values, depth, UNIFORM, epsilon, place),
+                of_distances(values, depth, GEOMETRIC, epsilon, place),
+            )
+            for depth, epsilon in product(FIGURE_2_DEPTHS, FIGURE_2_EPSILONS)
+        ]
+        found.append(
+            Finding(
+                f"the geometric budget “achieves smaller average distance to the true median over all sets of "
+                f"experiments”; averaged {weighed}.",
+                f"the distance with the uniform budget is {findings.counted(nearer)}.",
+                findings.by_signs(nearer),
+            )
+        )
+    return found
+
+
+def of_figure_3(values: Values, dataset: str, depth: int, n_trees: int) -> list[float]:
+    """Accuracies of printed trees of figure 3 in percent."""
+    return percents(values, [ablations.median_task(dataset, PRIVATE, n_trees, depth, "2")])
+
+
+def _figure_3(values: Values) -> Iterator[str]:
+    columns = ("dataset", "depth", *map(findings.trees, FIGURE_3_TREES))
+    rows = []
+    for dataset, n_features in ablations.FIGURE_3_FEATURES.items():
+        for depth, name in zip(ablations.depths_of(n_features), ("d/2", "d", "2d"), strict=True):
+            cells = [findings.text_of(of_figure_3(values, dataset, depth, n_trees)) for n_trees in FIGURE_3_TREES]
+            rows.append((dataset, f"{name} = {depth}", *cells))
+        tasks = [ablations.repaired_task(dataset, n_trees, "2", n_features) for n_trees in FIGURE_3_TREES]
+        rows.append((dataset, "`spe`, d", *(findings.text_of(percents(values, [task])) for task in tasks)))
+    yield from findings.table(columns, rows)
+    yield ""
+    yield from map(str, findings_of_figure_3(values))
+
+
+def findings_of_figure_3(values: Values) -> list[Finding]:
+    """What the runs say on the text of section 6.1."""
+    declines, beside_best = [], []
+    for dataset, n_features in ablations.FIGURE_3_FEATURES.items():
+        depths = ablations.depths_of(n_features)
+        for depth in depths:
+            ten, most = (of_figure_3(values, dataset, depth, n_trees) for n_trees in (10, FIGURE_3_TREES[-1]))
+            declines.append(Difference.of(ten, most))
+        at_ten = {depth: of_figure_3(values, dataset, depth, 10) for depth in depths}
+        best = max((runs for runs in at_ten.values() if runs), key=statistics.fmean, default=[])
+        beside_best.append(Difference.of(best, at_ten[n_features]))
+    return [
+        Finding(
+            "“most of the accuracy curves decline after 10 trees”.",
+            f"the accuracy of 10 trees is beside that of {FIGURE_3_TREES[-1]} trees {findings.counted(declines)}.",
+            findings.by_majority(declines),
+        ),
+        Finding(
+            "“max-depth = d is a reasonable default as it reaches high accuracy across data sets”.",
+            f"with 10 trees, the best of the three depths is above depth d by "
+            f"{', '.join(map(str, beside_best))} points, by dataset; one point counts as little.",
+            findings.within(beside_best, 1),
+        ),
+    ]
+
+
+def _printed(table: str) -> Mapping[tuple[str, str], float]:
+    return {(cell.dataset, cell.method): cell.printed for cell in printed_tables.cells() if cell.table == table}
+
+
+def _table_1(values: Values) -> Iterator[str]:
+    printed, rows, gaps = _printed("spe-1"), [], []
+    for dataset in ablations.TABLE_1_FEATURES:
+        ours = percents(values, [ablations.supervised_task(dataset)])
+        if ours:
+            gaps.append(statistics.fmean(ours) - printed[dataset, "SPE"])
+            rows.append((dataset, f"{printed[dataset, 'SPE']:.2f}", findings.text_of(ours), f"{gaps[-1]:+.1f}"))
+    yield from findings.table(("dataset", "printed", "by the printed rule", "difference"), rows)
+    near = sum(abs(gap) <= 2 for gap in gaps)
+    yield f"\nOurs is within two points of the printed number on {near} of {len(gaps)} datasets."
+
+
+def _synthetic(values: Values) -> Iterator[str]:
+    printed = {**_printed("spe-1"), **_printed("spe-2")}
+    rows = []
+    for width, method in product(synthetic.WIDTHS, (*ablations.SYNTHETIC, "SPE as printed")):
+        of_seeds = _seed_means(values, ablations.synthetic_tasks(width, method))
+        if of_seeds:
+            ours = f"{statistics.fmean(of_seeds):.1f} ({min(of_seeds):.1f} to {max(of_seeds):.1f})"
+            number = printed[f"Syn{width}d", method.removesuffix(" as printed")]
+            rows.append((f"Syn{width}d", method, f"{number:.2f}", ours))
+    return findings.table(("set", "method", "printed", "ours"), rows)
+
+
+def _seed_means(values: Values, tasks: Sequence[Task]) -> list[float]:
+    return [statistics.fmean(runs) for task in tasks if (runs := percents(values, [task]))]

@@ -1,0 +1,348 @@
+"""Writes ``bojarski-runs.md``: sensitivity to k and h, table 1 at its own heights, ε, and the logarithmic k.
+
+Source: Bojarski, Choromanska, Choromanski and LeCun (2014), section 6. Its main finding is that majority voting is less
+sensitive to the number k and the height h of trees than threshold averaging and probabilistic averaging.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from math import inf
+
+import numpy as np
+from numpy.typing import NDArray
+
+from research import printed_tables
+from research.papers import printed_intervals
+from research.papers import printed_random_trees as printed
+from research.papers.printed_intervals import PrintedError
+from research.papers.random_tree_grid import (
+    BUDGETS,
+    COLUMNS,
+    HEIGHTS,
+    N_ESTIMATORS,
+    OF_PRIVATE_CELLS,
+    PLAIN,
+    PRINTED_NAMES,
+    RECALLED_BUDGET,
+    TOO_LARGE,
+    GridRun,
+    tasks_of,
+)
+
+TALL = 5
+"""Smallest height of the second count: votes of lower trees are often all for the larger class."""
+
+Errors = NDArray[np.float64]
+"""Errors in percent, float64 ``(6, n_heights, n_numbers_of_trees)``, by ``COLUMNS``; NaN where a run is missing."""
+
+Grid = Mapping[tuple[str, str], Errors]
+"""Errors by dataset and budget."""
+
+THETAS = {"the paper's θ": COLUMNS[:3], "the service's θ": COLUMNS[3:]}
+
+METHODS = {"n-dpRFMV": (PLAIN, "mv"), "n-dpRFTA": (PLAIN, "ta"), "dpRFMV": (RECALLED_BUDGET, "mv"),
+           "dpRFTA": (RECALLED_BUDGET, "ta")}  # fmt: skip
+"""Budget and read-out of the printed methods of table 1."""
+
+
+def errors_of(runs: Iterable[GridRun]) -> dict[tuple[str, str], Errors]:
+    """The test errors of all runs by dataset and budget."""
+    grid: dict[tuple[str, str], Errors] = {}
+    for run in runs:
+        shape = len(COLUMNS), len(HEIGHTS), len(run.task.n_estimators)
+        errors = grid.setdefault((run.dataset, run.epsilon), np.full(shape, np.nan))
+        errors[:, HEIGHTS.index(run.task.height)] = run.test_errors
+    return grid
+
+
+@dataclass(frozen=True)
+class Sensitivity:
+    """How far the test error depends on k and h, in percentage points; 0 if it does not.
+
+    Attributes:
+        to_trees: largest minus least error over the numbers of trees, in the mean over heights.
+        to_height: largest minus least error over the heights, in the mean over numbers of trees.
+        regret: mean error over all k and h, minus the least: what an arbitrary choice costs.
+    """
+
+    to_trees: float
+    to_height: float
+    regret: float
+
+    @classmethod
+    def of(cls, errors: NDArray[np.float64]) -> "Sensitivity":
+        """The sensitivity of errors in percent, float64 ``(n_heights, n_numbers_of_trees)``."""
+        to_trees = float(np.ptp(errors, axis=1).mean())
+        to_height = float(np.ptp(errors, axis=0).mean())
+        return cls(to_trees, to_height, float(errors.mean() - errors.min()))
+
+
+def sensitivities(errors: Errors, *, least_height: int = HEIGHTS[0]) -> dict[str, Sensitivity]:
+    """The sensitivity of every read-out by its name, over heights and k = 1, 3, …, 21.
+
+    Args:
+        errors: at the recalled budget or without privacy.
+        least_height: smallest height that counts.
+    """
+    of_grid = errors[:, HEIGHTS.index(least_height) :, : len(N_ESTIMATORS) - 1]  # without the logarithmic number
+    return {name: Sensitivity.of(of_column) for name, of_column in zip(COLUMNS, of_grid, strict=True)}
+
+
+def least_sensitive(by_read_out: Mapping[str, Sensitivity], measure: str) -> str:
+    """The name of the read-out whose sensitivity is least, the first of equal ones.
+
+    Args:
+        by_read_out: sensitivities of competing read-outs.
+        measure: name of an attribute of :class:`Sensitivity`.
+    """
+    return min(by_read_out, key=lambda name: float(getattr(by_read_out[name], measure)))
+
+
+def page(runs: Iterable[GridRun]) -> str:
+    """The page of all runs."""
+    grid = errors_of(runs)
+    return (
+        "\n".join([_HEAD, *_main_finding(grid), *_table_1(grid), *_budgets(grid), *_logarithmic(grid), *_not_run(grid)])
+        + "\n"
+    )
+
+
+def _complete(grid: Grid, budget: str) -> list[str]:
+    """The datasets that have all heights at a budget, in the order of :data:`PRINTED_NAMES`."""
+    names = (*PRINTED_NAMES, "wdbc")
+    return [name for name in names if (name, budget) in grid and np.isfinite(grid[name, budget]).all()]
+
+
+def _main_finding(grid: Grid) -> Iterator[str]:
+    yield "## The main finding: sensitivity to k and h\n"
+    yield _ABOUT_SENSITIVITY
+    names = _complete(grid, RECALLED_BUDGET)
+    yield "| dataset | θ | read-out | least error | over k | over h | mean − least |\n|---|---|---|---|---|---|---|"
+    for name in names:
+        errors = grid[name, RECALLED_BUDGET]
+        everything = sensitivities(errors)
+        for theta, columns in THETAS.items():
+            for column in columns:
+                sensitivity, least = everything[column], errors[COLUMNS.index(column)].min()
+                numbers = (least, sensitivity.to_trees, sensitivity.to_height, sensitivity.regret)
+                text = " | ".join(f"{number:.1f}" for number in numbers)
+                yield f"| {name} | {theta} | `{column}` | {text} |"
+    yield "\nOn how many datasets voting is the least sensitive, beside averaging alone and beside both others:\n"
+    yield f"| heights | θ | {' | '.join(_MEASURES.values())} |\n|---|---|---|---|---|"
+    for least_height in (HEIGHTS[0], TALL):
+        for theta, columns in THETAS.items():
+            counts = [_wins(grid, names, columns, measure, least_height) for measure in _MEASURES]
+            text = " | ".join(f"{pair}, {both} of {len(names)}" for pair, both in counts)
+            yield f"| {least_height} to {HEIGHTS[-1]} | {theta} | {text} |"
+    yield ""
+
+
+def _wins(grid: Grid, names: Sequence[str], columns: Sequence[str], measure: str, least_height: int) -> tuple[int, int]:
+    """On how many datasets the first column is the least sensitive of the first two, and of all."""
+    by_name = [sensitivities(grid[name, RECALLED_BUDGET], least_height=least_height) for name in names]
+
+    def count(competing: Sequence[str]) -> int:
+        of_datasets = [{column: of_name[column] for column in competing} for of_name in by_name]
+        return sum(least_sensitive(of_dataset, measure) == columns[0] for of_dataset in of_datasets)
+
+    return count(columns[:2]), count(columns)
+
+
+def _table_1(grid: Grid) -> Iterator[str]:
+    yield "## Table 1 at its own numbers and heights\n"
+    yield _ABOUT_TABLE_1
+    yield "| dataset | method | k | h | printed | the paper's θ | difference | the service's θ | difference |"
+    yield "|---|---|---|---|---|---|---|---|---|"
+    inside = {"n-dp": [0, 0, 0], "dp": [0, 0, 0]}
+    for name in PRINTED_NAMES:
+        for printed_error in printed_of(name):
+            budget, read_out = METHODS[printed_error.method]
+            n_trees, height = _chosen(printed_error)
+            cells, tally = [], inside[printed_error.method[:-4]]
+            for place, column in enumerate((read_out, f"service-{read_out}"), start=1):
+                ours = _at(grid, (name, budget), column, n_trees, height)
+                if ours is not None:
+                    gap = ours - printed_error.error
+                    is_inside = abs(gap) <= 2**0.5 * printed_error.half_width
+                    tally[place] += is_inside
+                    cells += [f"{ours:.2f}", f"{gap:+.1f}" if is_inside else f"**{gap:+.1f}**"]
+            if cells:
+                tally[0] += 1
+                first = (printed_error.dataset, printed_error.method, n_trees, height, f"{printed_error.error:.2f}")
+                yield f"| {' | '.join(map(str, (*first, *cells)))} |"
+    yield ""
+    for methods, (n_cells, by_paper, by_service) in inside.items():
+        of_all = f"of {n_cells} differences of {methods}RFMV and {methods}RFTA are inside the interval"
+        yield f"* {by_paper} {of_all} with the paper's θ, {by_service} with the service's."
+    yield ""
+
+
+def printed_of(name: str) -> list[PrintedError]:
+    """The printed errors of random trees on a dataset."""
+    return list(printed_intervals.forests_by_dataset()[PRINTED_NAMES[name]])
+
+
+def _chosen(printed_error: PrintedError) -> tuple[int, int]:
+    """The printed number and height of trees."""
+    (cell,) = (
+        cell
+        for cell in printed_tables.cells()
+        if (cell.table, cell.dataset, cell.method) == ("dprf-1", printed_error.dataset, printed_error.method)
+    )
+    pairs = dict(pair.split("=") for pair in cell.parameters.split(","))
+    return int(pairs["n_estimators"]), int(pairs["max_depth"])
+
+
+def _at(grid: Grid, place: tuple[str, str], column: str, n_trees: int, height: int) -> float | None:
+    """The error at a number and a height of trees; ``None`` where no run is."""
+    if place not in grid:
+        return None
+    numbers = N_ESTIMATORS if place[1] in (RECALLED_BUDGET, PLAIN) else OF_PRIVATE_CELLS
+    error = float(grid[place][COLUMNS.index(column), HEIGHTS.index(height), numbers.index(n_trees)])
+    return error if np.isfinite(error) else None
+
+
+@dataclass(frozen=True)
+class Distance:
+    """How far the printed private errors of table 1 are from ours at a budget.
+
+    Attributes:
+        n_cells: number of compared errors.
+        n_inside: number of differences inside √2 times the printed half width.
+        root_mean_square: of the differences, percentage points; infinite without a cell.
+    """
+
+    n_cells: int
+    n_inside: int
+    root_mean_square: float
+
+
+def budget_distances(grid: Grid, theta: str) -> dict[str, Distance]:
+    """The distance of the printed private errors of table 1 from ours, by budget.
+
+    Cells that lack a run at some budget that ran are left out of all.
+
+    Args:
+        grid: test errors.
+        theta: a key of :data:`THETAS`.
+    """
+    columns = dict(zip(printed.READ_OUTS, THETAS[theta], strict=True))
+    ran = [budget for budget in BUDGETS if any(place[1] == budget for place in grid)]
+    gaps: dict[PrintedError, list[float]] = {}
+    for name in PRINTED_NAMES:
+        for printed_error in printed_of(name):
+            budget, read_out = METHODS[printed_error.method]
+            if budget == PLAIN:
+                continue
+            n_trees, height = _chosen(printed_error)
+            ours = [_at(grid, (name, of_run), columns[read_out], n_trees, height) for of_run in ran]
+            if None not in ours:
+                gaps[printed_error] = [error - printed_error.error for error in ours if error is not None]
+    distances = {}
+    for index, budget in enumerate(ran):
+        n_inside = sum(abs(of_cell[index]) <= 2**0.5 * cell.half_width for cell, of_cell in gaps.items())
+        squares = [of_cell[index] ** 2 for of_cell in gaps.values()]
+        distances[budget] = Distance(len(gaps), n_inside, float(np.mean(squares)) ** 0.5 if squares else inf)
+    return distances
+
+
+def _budgets(grid: Grid) -> Iterator[str]:
+    yield "## The lost ε\n"
+    yield _ABOUT_EPSILON
+    by_theta = [budget_distances(grid, theta) for theta in THETAS]
+    yield f"| nε | {' | '.join(f'{theta} | inside' for theta in THETAS)} |\n|---|---|---|---|---|"
+    for budget in by_theta[0]:
+        distances = [of_theta[budget] for of_theta in by_theta]
+        cells = [f"{one.root_mean_square:.1f} | {one.n_inside} of {one.n_cells}" for one in distances]
+        yield f"| {int(budget):,} | {' | '.join(cells)} |"
+    yield ""
+
+
+def _logarithmic(grid: Grid) -> Iterator[str]:
+    yield "## The number of trees that the theory asks for\n"
+    yield _ABOUT_LOGARITHMIC
+    yield "| dataset | k | privacy | read-out | k = 5 | k = 21 | logarithmic k |\n|---|---|---|---|---|---|---|"
+    for budget, about in ((PLAIN, "none"), (RECALLED_BUDGET, "nε = 1,000")):
+        for name in _complete(grid, budget):
+            n_rows = _n_rows(name)
+            for read_out in ("mv", "ta"):
+                best = grid[name, budget][COLUMNS.index(read_out)].min(axis=0)
+                text = " | ".join(f"{best[N_ESTIMATORS.index(number)]:.1f}" for number in (5, 21, "logarithmic"))
+                number = printed.n_trees_of("logarithmic", n_rows)
+                yield f"| {name} | {number} | {about} | `{read_out}` | {text} |"
+
+
+def _not_run(grid: Grid) -> Iterator[str]:
+    """The datasets that lack a height, by budget."""
+    yield "\n## What did not run\n"
+    expected = {(task.dataset, task.epsilon) for task in tasks_of(list(PRINTED_NAMES), BUDGETS)}
+    for budget, about in ((PLAIN, "without privacy"), *((budget, f"nε = {int(budget):,}") for budget in BUDGETS)):
+        complete = _complete(grid, budget)
+        names = [name for name in PRINTED_NAMES if (name, budget) in expected and name not in complete]
+        if names:
+            yield f"* {about}: {', '.join(names)}."
+    yield f"* {', '.join(TOO_LARGE)} at other nε: in no figure, and large."
+    yield "* Covertype and Quantum: not in the data folder."
+
+
+def _n_rows(name: str) -> int:
+    return printed_of(name)[0].n_rows if name in PRINTED_NAMES else 569
+
+
+def chosen_by_validation(runs: Sequence[GridRun], column: str, n_trees: int) -> float:
+    """The test error in percent at the height whose validation error is least, the smallest of equal heights.
+
+    Args:
+        runs: of one dataset at one budget, of different heights.
+        column: of :data:`COLUMNS`.
+        n_trees: k.
+    """
+    place, index = COLUMNS.index(column), runs[0].task.n_estimators.index(n_trees)
+    best = min(runs, key=lambda run: (run.validation_errors[place, index], run.task.height))
+    return float(best.test_errors[place, index])
+
+
+_MEASURES = {"to_trees": "over k", "to_height": "over h", "regret": "mean − least"}
+
+_HEAD = """# Bojarski et al. (2014), section 6: runs of random trees as printed
+
+Algorithms 1 and 2 as printed ([the theory](bojarski.md)), over k = 1, 3, …, 21 trees, heights h = 1, …, 15, and ε. ε
+is given by nε, n being the number of training rows. A number is an error in percent over ten runs, whose test points
+are all rows of the dataset.
+
+    python -m research.papers.random_trees DATA --plots
+
+The noise of these runs is a floating-point number, and bounds of columns are the smallest and the largest value that
+is present: neither is private. The service runs neither.
+
+![Figure 1](plots/bojarski-figure-1.svg)
+
+Figure 1, private, nε = 1,000. Columns a and c: test error by height and by number of trees; the dotted line is the
+logarithmic number of trees. Columns b and d: least, mean and largest error of majority voting over the other parameter.
+
+![Figure 2](plots/bojarski-figure-2.svg)
+
+Figure 2. Column a: test error by ε with the height that has the least validation error, for two numbers of trees.
+Column b: by ε for 21 trees of three heights. The paper's two numbers of trees, its fixed number and its heights have
+been lost from our text, so they are ours.
+"""
+
+_ABOUT_SENSITIVITY = """The paper: majority voting "is much less sensitive to the setting of the forest parameters"
+than threshold averaging, and probabilistic averaging is worse than both. Private forests at nε = 1,000; numbers are
+percentage points: largest minus least error over k in the mean over h, the same over h in the mean over k, and the
+mean error over all k and h minus the least.
+"""
+
+_ABOUT_TABLE_1 = """Printed errors beside ours at the printed k and h, private ones at nε = 1,000. A difference is bold
+outside √2 times the printed half width, the 95 % interval of a difference of two such errors. The service's θ reads
+the same noisy counts.
+"""
+
+_ABOUT_EPSILON = """The formula of ε has been lost from our text; 1000/n is recalled. Root of the mean squared
+difference, in percentage points, between the printed private errors of table 1 and ours at the same k and h, and the
+number of differences inside the interval of the table above:
+"""
+
+_ABOUT_LOGARITHMIC = """`n_estimators="logarithmic"` is 4 log n, the least number for which Theorems 5.3 and 5.4 bound
+the error with a chance of failure of 1/n. Test errors in percent at the height that is best in hindsight:
+"""

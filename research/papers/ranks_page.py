@@ -1,0 +1,343 @@
+"""Writes the page on average ranks and significance tests of the papers' tables, from the runs of ``runs.csv``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from research import printed_tables
+from research.papers import findings, printed_further, significance
+from research.papers.findings import FAILS, HOLDS, Finding
+from research.printed_pages import Accuracies
+from research.printed_tables import Cell
+
+NAME = "ranks.md"
+FEWEST_FOLDS = 6
+"""Below, Wilcoxon's two-sided test cannot reach the level of 0.05."""
+
+_HEAD = """# Average ranks and significance tests
+
+Every number is computed from the printed tables and from the runs of their pages ([table 2](mrf-2.md) and
+[table 3](mrf-3.md) of Bai et al., [table 1](spe-1.md) of Huang, Lei and Kabán, [table 3](bms-3.md) of Song and Wang).
+The papers test on 50 or 100 folds, ours on the folds that both methods have; fewer folds find fewer differences. The
+marks "better" and "worse" mean significant at 0.05; "–" means neither. The folds of several cross-validations share
+rows, which the tests of the papers and ours ignore, so chance gives more marks than the level says.
+
+    python -m research.papers.ablation_runs DATA --names
+"""
+_RANKS = """
+## Average ranks
+
+Rank 1 is the most accurate method of a dataset. "From printed" is computed from the printed accuracies of all datasets,
+equal numbers sharing their mean rank. "Ours" is computed from our accuracies without privacy, beside the printed
+accuracies of the same datasets. Friedman's test asks whether all methods are alike. Two methods whose ranks differ by
+less than Nemenyi's critical difference are not told apart; no paper prints these two tests.
+"""
+_WILCOXON = """
+## MRF beside Breiman's forest: Wilcoxon's signed-rank test, table 2 of Bai et al.
+"""
+_ADVANCED = """
+## Rotation and oblique forests beside MRF: Wilcoxon's signed-rank test, table 3 of Bai et al.
+
+Numbers of datasets on which the method is significantly better or worse than MRF.
+"""
+_RANK_SUM = """
+## The best private ensemble beside the others: Mann–Whitney U test, table 1 of Huang, Lei and Kabán
+
+A star marks a method that is significantly better than each of the other three private ensembles. Ours are the
+repaired ensembles at ε = 2.
+"""
+_STACKED = """
+## BMS-RF beside MRF: Wilcoxon's signed-rank test, table 3 of Song and Wang
+
+The paper marks results of BMS-RF and says that the test compares MRF with the standard forest; by the marks, it
+compares BMS-RF with MRF (Wpbc is marked, where BMS-RF is below the standard forest).
+"""
+_STATEMENTS = """
+## Statements of the texts, checked against the printed numbers
+"""
+
+
+@dataclass(frozen=True)
+class Ranked:
+    """A table whose last line prints average ranks.
+
+    Attributes:
+        item: in ``printed_further.csv``.
+        table: in ``printed.csv``.
+        title: for readers.
+        absent: datasets of the table that the ranks leave out.
+    """
+
+    item: str
+    table: str
+    title: str
+    absent: frozenset[str] = frozenset()
+
+
+RANKED = (
+    Ranked("mrf-2-rank", "mrf-2", "Bai et al., table 2"),
+    Ranked("preprint-1-rank", "mrf-2", "Preprint, table 1", frozenset({"Wine", "Tic-tac-toe"})),
+    Ranked("mrf-3-rank", "mrf-3", "Bai et al., table 3"),
+)
+
+
+def page(accuracies: Accuracies) -> str:
+    """The page.
+
+    Args:
+        accuracies: over folds, by the key of the task on the first fold, as in ``research.papers``.
+    """
+    lines = [_HEAD, _RANKS]
+    for ranked in RANKED:
+        lines += [f"### {ranked.title}\n", *_ranks(ranked, accuracies), ""]
+    lines += [_WILCOXON, *_wilcoxon(accuracies), _ADVANCED, *_advanced(accuracies)]
+    lines += [_RANK_SUM, *_rank_sum(accuracies), _STACKED, *_stacked(accuracies)]
+    lines += [_STATEMENTS, *map(str, statements())]
+    return "\n".join(lines) + "\n"
+
+
+def cells_of(table: str) -> dict[tuple[str, str], Cell]:
+    """Cells of a table by printed dataset and method."""
+    return {(cell.dataset, cell.method): cell for cell in printed_tables.cells() if cell.table == table}
+
+
+def matrix(table: str, methods: Sequence[str], value: Callable[[Cell], float | None]) -> dict[str, list[float]]:
+    """Numbers of the datasets of a table on which every method has one, by printed dataset."""
+    cells, rows = cells_of(table), {}
+    for dataset in dict.fromkeys(dataset for dataset, _ in cells):
+        numbers = [value(cells[dataset, method]) for method in methods]
+        known = [number for number in numbers if number is not None]
+        if len(known) == len(methods):
+            rows[dataset] = known
+    return rows
+
+
+def _plain(cell: Cell, accuracies: Accuracies) -> Sequence[float]:
+    return accuracies.get(cell.plain.key, ()) if cell.plain is not None else ()
+
+
+def _ranks(ranked: Ranked, accuracies: Accuracies) -> Iterator[str]:
+    printed = {method: rank for (_, method), rank in printed_further.numbers(ranked.item).items()}
+    methods = list(printed)
+    theirs = matrix(ranked.table, methods, lambda cell: cell.printed)
+    ours = matrix(
+        ranked.table, methods, lambda cell: float(np.mean(runs)) if (runs := _plain(cell, accuracies)) else None
+    )
+    all_of_them = _array(row for dataset, row in theirs.items() if dataset not in ranked.absent)
+    common = [dataset for dataset in ours if dataset not in ranked.absent]
+    same, here = (_array(rows[dataset] for dataset in common) for rows in (theirs, ours))
+    columns = [significance.average_ranks(numbers) for numbers in (all_of_them, same, here)]
+    head = (
+        "method",
+        "printed",
+        "from printed",
+        f"from printed, {len(common)} datasets",
+        f"ours, {len(common)} datasets",
+    )
+    yield from findings.table(
+        head,
+        (
+            (method, f"{printed[method]:g}", *(f"{ranks[place]:.2f}" for ranks in columns))
+            for place, method in enumerate(methods)
+        ),
+    )
+    for name, numbers in (("printed accuracies", all_of_them), ("our accuracies", here)):
+        yield f"\nBy {name} on {len(numbers)} datasets: {_tests(methods, numbers)}"
+
+
+def _tests(methods: Sequence[str], numbers: NDArray[np.float64]) -> str:
+    """A sentence on the tests of Friedman and Nemenyi."""
+    difference, ranks = significance.critical_difference(*numbers.shape), significance.average_ranks(numbers)
+    gaps = np.abs(ranks - ranks[methods.index("MRF")])
+    beside = [name for name, gap in zip(methods, gaps, strict=True) if name != "MRF" and gap < difference]
+    probability = significance.friedman_probability(numbers)
+    return (
+        f"Friedman's p = {probability:.1g}, critical difference {difference:.2f}; not told apart from MRF: "
+        f"{', '.join(beside) or 'none'}."
+    )
+
+
+def _array(rows: Iterable[Sequence[float]]) -> NDArray[np.float64]:
+    return np.array(list(rows), dtype=np.float64)
+
+
+def paired(first: Cell, second: Cell, accuracies: Accuracies) -> tuple[Sequence[float], Sequence[float]]:
+    """Accuracies without privacy of two methods on the folds that both have."""
+    ours, theirs = _plain(first, accuracies), _plain(second, accuracies)
+    n_folds = min(len(ours), len(theirs))
+    return ours[:n_folds], theirs[:n_folds]
+
+
+def marks_beside(table: str, method: str, rival: str, accuracies: Accuracies) -> dict[str, tuple[str, int]]:
+    """Our mark of a method beside a rival and the number of folds, by printed dataset with enough folds."""
+    cells, marks = cells_of(table), {}
+    for dataset in dict.fromkeys(dataset for dataset, _ in cells):
+        ours, theirs = paired(cells[dataset, method], cells[dataset, rival], accuracies)
+        if len(ours) >= FEWEST_FOLDS:
+            marks[dataset] = (significance.signed_rank_mark(ours, theirs), len(ours))
+    return marks
+
+
+def _agreement(printed: Mapping[str, str], ours: Mapping[str, tuple[str, int]]) -> str:
+    """A sentence on how often two sets of marks agree or contradict each other."""
+    pairs = [(printed.get(dataset, ""), mark) for dataset, (mark, _) in ours.items()]
+    same = sum(first == second for first, second in pairs)
+    opposite = sum({first, second} == {significance.BETTER, significance.WORSE} for first, second in pairs)
+    return f"Of {len(pairs)} datasets, the marks are equal on {same} and opposite on {opposite}."
+
+
+def _marks_table(table: str, method: str, rival: str, accuracies: Accuracies) -> Iterator[str]:
+    printed = {dataset: mark for (dataset, name), mark in printed_further.marks(table).items() if name == method}
+    ours, cells = marks_beside(table, method, rival, accuracies), cells_of(table)
+    rows = []
+    for dataset, (mark, n_folds) in ours.items():
+        gap = cells[dataset, method].printed - cells[dataset, rival].printed
+        first, second = paired(cells[dataset, method], cells[dataset, rival], accuracies)
+        of_ours = 100 * float(np.mean(np.subtract(first, second)))
+        rows.append((dataset, f"{gap:+.2f}", printed.get(dataset, "–"), f"{of_ours:+.2f}", mark or "–", str(n_folds)))
+    head = ("dataset", "printed difference", "printed mark", "our difference", "our mark", "folds")
+    yield from findings.table(head, rows)
+    yield f"\n{_agreement(printed, ours)}"
+
+
+def _wilcoxon(accuracies: Accuracies) -> Iterator[str]:
+    return _marks_table("mrf-2", "MRF", "Breiman", accuracies)
+
+
+def _stacked(accuracies: Accuracies) -> Iterator[str]:
+    return _marks_table("bms-3", "BMS-RF", "MRF", accuracies)
+
+
+def _advanced(accuracies: Accuracies) -> Iterator[str]:
+    printed, rows, sentences = printed_further.marks("mrf-3"), [], []
+    for method in printed_tables.TABLES["mrf-3"].methods:
+        if method == "MRF":
+            continue
+        of_method = {dataset: mark for (dataset, name), mark in printed.items() if name == method}
+        ours = marks_beside("mrf-3", method, "MRF", accuracies)
+        here = {dataset: of_method.get(dataset, "") for dataset in ours}
+        counts = [
+            str(list(marks).count(mark))
+            for marks in (of_method.values(), here.values(), (mark for mark, _ in ours.values()))
+            for mark in (significance.BETTER, significance.WORSE)
+        ]
+        rows.append((method, *counts, str(len(ours))))
+        sentences.append(f"* {method}: {_agreement(of_method, ours)}")
+    head = (
+        "method",
+        "printed better",
+        "worse",
+        "printed here, better",
+        "worse",
+        "ours better",
+        "worse",
+        "datasets here",
+    )
+    yield from findings.table(head, rows)
+    yield ""
+    yield from sentences
+
+
+PRIVATE_ENSEMBLES = ("SPE", "SRT", "RDT", "MaxTree")
+
+
+def star(runs: Mapping[str, Sequence[float]]) -> str:
+    """The most accurate method if it is significantly better than each other method, else an empty text."""
+    best = max(runs, key=lambda method: float(np.mean(runs[method])))
+    rivals = [others for method, others in runs.items() if method != best]
+    stands = all(significance.rank_sum_mark(runs[best], others) == significance.BETTER for others in rivals)
+    return best if stands else ""
+
+
+def _rank_sum(accuracies: Accuracies) -> Iterator[str]:
+    cells, printed = cells_of("spe-1"), dict(printed_further.marks("spe-1").keys())
+    rows, equal = [], 0
+    for dataset in dict.fromkeys(dataset for dataset, _ in cells):
+        tasks = {method: cells[dataset, method].private for method in PRIVATE_ENSEMBLES}
+        runs = {method: accuracies.get(task.key, ()) for method, task in tasks.items() if task is not None}
+        if len(runs) < len(tasks) or min(map(len, runs.values())) < FEWEST_FOLDS:
+            continue
+        best, n_folds = (
+            max(PRIVATE_ENSEMBLES, key=lambda method: cells[dataset, method].printed),
+            min(map(len, runs.values())),
+        )
+        ours = max(runs, key=lambda method: float(np.mean(runs[method])))
+        equal += printed.get(dataset, "") == star(runs)
+        rows.append((dataset, best, printed.get(dataset, "–"), ours, star(runs) or "–", str(n_folds)))
+    yield from findings.table(("dataset", "printed best", "printed star", "our best", "our star", "folds"), rows)
+    yield f"\nThe stars are equal, or absent in both, on {equal} of {len(rows)} datasets."
+
+
+def statements() -> list[Finding]:
+    """Statements of the texts on their own tables, beside the printed numbers."""
+    table_2, private = cells_of("mrf-2"), cells_of("spe-1")
+    datasets = list(dict.fromkeys(dataset for dataset, _ in table_2))
+    over = {rival: _n_above(table_2, "MRF", rival) for rival in ("Breiman", "CompRF-I")}
+    consistent = ("Denil14", "BRF", "CompRF-C")
+    above_all = sum(all(_gap(table_2, dataset, "MRF", rival) > 0 for rival in consistent) for dataset in datasets)
+    two_points = sum(_gap(table_2, dataset, "MRF", "BRF") > 2 for dataset in datasets)
+    best = list(printed_further.marks("mrf-2").values()).count(significance.BETTER)
+    splits = _n_above(table_2, "Breiman+M", "Breiman+SE")
+    worse = [dataset for dataset, method in printed_further.marks("spe-1") if method != "SPE"]
+    n_private = len({dataset for dataset, _ in private})
+    lead = {
+        dataset: cell.printed - max(private[dataset, name].printed for name in PRIVATE_ENSEMBLES if name != "SPE")
+        for (dataset, method), cell in private.items()
+        if method == "SPE"
+    }
+    widest = max(lead, key=lambda dataset: lead[dataset])
+    return [
+        Finding(
+            "MRF “significantly exceeds all existing consistent RF variants”.",
+            f"it is the most accurate consistent forest on {above_all} of {len(datasets)} datasets.",
+            HOLDS if above_all == len(datasets) else FAILS,
+        ),
+        Finding(
+            "“MRF achieves more than 2% improvement in most cases, compared with … BRF”.",
+            f"on {two_points} of {len(datasets)} datasets.",
+            HOLDS if 2 * two_points > len(datasets) else FAILS,
+        ),
+        Finding(
+            "MRF has a higher accuracy than CompRF-I “on twenty-two datasets”.",
+            f"on {over['CompRF-I']}.",
+            HOLDS if over["CompRF-I"] == 22 else FAILS,
+        ),
+        Finding(
+            "MRF “surpasses Breiman's original RF on fourteen datasets, where the advantage … is statistically "
+            "significant on eleven”.",
+            f"on {over['Breiman']}, of which {best} are marked.",
+            HOLDS if (over["Breiman"], best) == (14, 11) else FAILS,
+        ),
+        Finding(
+            "“Breiman+M is better than that of the Breiman+SE in most cases”.",
+            f"on {splits} of {len(datasets)} datasets.",
+            HOLDS if 2 * splits > len(datasets) else FAILS,
+        ),
+        Finding(
+            "“the only data set where our method is significantly worse is the Nursery data set”.",
+            f"another private method than SPE is marked on {', '.join(worse)}.",
+            HOLDS if worse == ["Nursery"] else FAILS,
+        ),
+        Finding(
+            "“Out of 22 total data sets tested”.",
+            f"table 1 has {n_private}.",
+            HOLDS if n_private == 22 else FAILS,
+        ),
+        Finding(
+            "“The largest improvement is more than 25%, obtained on the Robot data set”.",
+            f"the largest lead of SPE over the best of the other three is {lead[widest]:.1f} points, on {widest}.",
+            HOLDS if widest == "Robot" and lead[widest] > 25 else FAILS,
+        ),
+    ]
+
+
+def _gap(cells: Mapping[tuple[str, str], Cell], dataset: str, method: str, rival: str) -> float:
+    return cells[dataset, method].printed - cells[dataset, rival].printed
+
+
+def _n_above(cells: Mapping[tuple[str, str], Cell], method: str, rival: str) -> int:
+    return sum(_gap(cells, dataset, method, rival) > 0 for dataset in {dataset for dataset, _ in cells})
