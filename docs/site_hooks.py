@@ -1,4 +1,4 @@
-"""Hooks of the site: turns links to files outside the site into plain text.
+"""Hooks of the site: pages of folders, order of search results, and links to files outside the site as plain text.
 
 Run as a program, it writes the list of operations::
 
@@ -20,10 +20,34 @@ and a running service shows its own document at `/openapi.json`.
 """
 _LINK = re.compile(r"(?<!!)\[([^\]]+)\]\(([^)#\s]+)(#[^)\s]*)?\)")
 _OMITTED = {"notebooks", "examples"}
+_BOOST_BESIDE_USE = 0.2
+"""Factor of search scores of pages that users do not need: results, proofs, decisions."""
+
+
+def on_config(config: Any, **_: Any) -> Any:
+    """Called by mkdocs once: puts the pages of each folder of the navigation into it."""
+    for tab in config.nav:
+        for name, entries in tab.items():
+            tab[name] = [_entry(entry) for entry in entries]
+    return config
+
+
+def _entry(entry: Any) -> Any:
+    """An entry of a tab; a folder becomes the list of its pages, ``README.md`` first."""
+    if isinstance(entry, str):
+        return entry
+    ((title, target),) = entry.items()
+    if not (isinstance(target, str) and target.endswith("/")):
+        return entry
+    pages = sorted((_ROOT / "docs" / target).glob("*.md"), key=lambda page: (page.name != "README.md", page.name))
+    return {title: [page.relative_to(_ROOT / "docs").as_posix() for page in pages]}
 
 
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     """Called by mkdocs for each page before the Markdown is read."""
+    tab = page.ancestors[-1].title if page.ancestors else None
+    if tab != "Use":
+        page.meta["search"] = {"boost": _BOOST_BESIDE_USE}
     folder = Path(page.file.abs_src_path).parent
     return _LINK.sub(lambda link: _kept(link, folder), markdown)
 

@@ -35,6 +35,24 @@ def test_no_page_loads_anything_from_elsewhere(site: Path) -> None:
     assert [sheet for sheet in site.rglob("*.css") if STYLED.search(sheet.read_text("utf-8"))] == []
 
 
+def test_the_search_shows_what_users_read_before_results_proofs_and_decisions(site: Path) -> None:
+    """Pages of the tab Use come first."""
+    entries = json.loads((site / "search" / "search_index.json").read_text("utf-8"))["docs"]
+    later = {entry["location"].partition("#")[0] for entry in entries if entry.get("boost", 1) < 1}
+    first = {entry["location"].partition("#")[0] for entry in entries} - later
+    assert {"privacy.html", "guides/owner.html", "api.html", "known-limits.html"} <= first
+    assert {"papers.html", "proofs/lemmas.html", "results/flagships.html", "architecture.html"} <= later
+    assert not [page for page in first if page.startswith(("adr/", "proofs/", "results/"))]
+
+
+def test_the_navigation_has_every_page(site: Path) -> None:
+    """In three tabs: what users, researchers and maintainers read."""
+    index = (site / "index.html").read_text("utf-8")
+    names = [page.relative_to(site).as_posix() for page in site.rglob("*.html") if page.name != "404.html"]
+    assert [name for name in names if f'href="{name}"' not in index] == []
+    assert re.findall(r'class="md-tabs__link">\s*([^<]+?)\s*<', index) == ["Use", "Research", "Maintenance"]
+
+
 def test_the_reference_lists_every_operation(site: Path) -> None:
     page = html.unescape((site / "http-reference.html").read_text("utf-8"))
     paths = json.loads((ROOT / "openapi" / "openapi.json").read_text("utf-8"))["paths"]
