@@ -18,7 +18,7 @@ from app.services.drawing.perform import perform
 from app.services.execution import charge
 from app.services.installation import Installation
 from app.services.jobs.task import JobTask
-from app.wire.spending import TrainIn
+from app.wire.training import TrainIn
 from tests.support.asking import submit_training
 from tests.support.crash_scene import OWNER, open_installation
 from tests.support.job_kinds import claimed, request

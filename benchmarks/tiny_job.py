@@ -15,7 +15,7 @@ from app.core.processes import Stop
 from app.db import migrate
 from app.services.execution.run_job import claim_next, run_job
 from app.services.installation import Installation
-from app.wire.spending import TrainIn
+from app.wire.training import TrainIn
 from app.worker.supervise import CHILDREN, Supervisor
 from tests.support.asking import submit_training
 from tests.support.crash_scene import OWNER, open_installation

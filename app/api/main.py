@@ -31,7 +31,27 @@ from app.api.middleware import Application, Compression, EveryRequest, Predictio
 from app.api.pages.routers import PAGES
 from app.api.problems import INTERNAL, MEDIA_TYPE, PROBLEMS
 from app.api.requests import check_query
-from app.api.routes import administration, datasets, ledger, models, spending
+from app.api.routes import (
+    acts,
+    aliases,
+    approvals,
+    datasets,
+    evaluations,
+    evidence,
+    grants,
+    health,
+    inference,
+    keys,
+    ledger,
+    models,
+    populations,
+    profiles,
+    reservations,
+    rules,
+    training,
+    uploads,
+    webhooks,
+)
 from app.api.streams import JobEvents
 from app.core.errors import IdempotencyKeyMissing, InstallationError
 from app.core.settings import Settings
@@ -39,7 +59,8 @@ from app.services.authorization import IdentityProvider
 from app.services.installation import Installation
 from app.services.ledger.heads import Heads
 from app.wire.base import Problem
-from app.wire.models import InferenceIn, PredictIn
+from app.wire.inference import InferenceIn
+from app.wire.models import PredictIn
 
 _DESCRIPTION = """\
 A lifetime privacy budget for every dataset, kept in a ledger that cannot be overdrawn; differentially private forests
@@ -64,7 +85,7 @@ def create_app(settings: Settings) -> Application:
     app.state.readiness = Readiness(installation.home, app.state.heads, capacities)
     app.state.job_events = JobEvents(capacities)
     app.state.metrics = Metrics(installation, app.state.heads)
-    routes = [*models.model_routes.routes, *models.inference_routes.routes]
+    routes = [*models.model_routes.routes, *inference.inference_routes.routes]
     app.add_middleware(Compression)
     app.add_middleware(
         EveryRequest,
@@ -204,12 +225,13 @@ def _document_examples(operations: Iterable[dict[str, Any]]) -> None:
 
 
 ROUTERS = (
-    administration.health_routes, administration.metric_routes, administration.key_routes,
-    datasets.dataset_routes, datasets.population_routes,
-    spending.training_routes, spending.approval_routes, spending.profile_routes,
-    models.model_routes, spending.evaluation_routes, models.alias_routes, models.inference_routes,
-    datasets.webhook_routes,
-    ledger.ledger_routes, ledger.reservation_routes, ledger.evidence_routes, ledger.audit_routes,
+    health.health_routes, health.metric_routes, keys.key_routes,
+    datasets.dataset_routes, grants.grant_routes, rules.rule_routes, uploads.upload_routes,
+    populations.membership_routes, populations.population_routes,
+    training.training_routes, approvals.approval_routes, profiles.profile_routes,
+    models.model_routes, evaluations.evaluation_routes, aliases.alias_routes, inference.inference_routes,
+    webhooks.webhook_routes,
+    ledger.ledger_routes, reservations.reservation_routes, evidence.evidence_routes, acts.audit_routes,
     datasets.declaration_routes,
 )  # fmt: skip
 """The routes of the API. The first route that fits a path answers it."""

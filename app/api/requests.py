@@ -43,9 +43,9 @@ from app.services.authorization import confirm
 from app.services.installation import Installation
 from app.services.ledger.heads import Heads
 from app.services.pagination import PageRequest
+from app.wire.aliases import AliasHistory, AliasOut
 from app.wire.base import is_secret
 from app.wire.datasets import PUBLIC_NAME
-from app.wire.models import AliasHistory, AliasOut
 from app.wire.rules import RulesOut
 
 _JSON_TYPES = ["application/json"]

@@ -32,7 +32,7 @@ from app.services.datasets.upload import SpooledBody, UploadTerms, upload_rows
 from app.services.installation import Installation
 from app.services.jobs import show_jobs
 from app.services.jobs.show_jobs import Followed
-from app.wire.spending import JobOut
+from app.wire.jobs import JobOut
 
 _PIECE_BYTES = 256 * 1024
 _COMMENT = b": nothing has changed\n\n"  # balancers cut connections that are silent for a minute

@@ -36,7 +36,8 @@ from app.services.authorization import authorized_dataset, write_as
 from app.services.installation import Installation
 from app.services.jobs import notices
 from app.services.pagination import PageRequest, page_of
-from app.wire.rules import ApprovalList, ApprovalOut, DecisionIn, RulesIn, RulesOut
+from app.wire.approvals import ApprovalList, ApprovalOut, DecisionIn
+from app.wire.rules import RulesIn, RulesOut
 from grovekeeper_forests.privacy import accountants
 from grovekeeper_forests.privacy.accountants import Amount
 from grovekeeper_forests.privacy.accountants.accountant import steps_down

@@ -28,7 +28,7 @@ from app.core import json_text, limits
 from app.core.errors import InvalidRequest, MalformedRequest, NotFound, TooLarge
 from app.services.installation import Installation
 from app.services.predict import Predicted, PredictingModel, loaded_model, predicting_model
-from app.wire.models import LABEL, OUTPUTS, PROBABILITIES, ModelMetadata, ServerMetadata, TensorMetadata
+from app.wire.inference import LABEL, OUTPUTS, PROBABILITIES, ModelMetadata, ServerMetadata, TensorMetadata
 from grovekeeper_forests import limits as forest_limits
 from grovekeeper_forests.data.sanitiser import (
     JsonCells,

@@ -23,7 +23,7 @@ from app.ledger.tables import EntryKind
 from app.services.authorization import authorized_dataset, write_as
 from app.services.installation import Installation
 from app.services.pagination import PageRequest, page_of
-from app.wire.datasets import GrantList, GrantOut, ListedGrant
+from app.wire.grants import GrantList, GrantOut, ListedGrant
 from app.wire.keys import KeyCreated, KeyIn, KeyList, KeyOut, RotationIn
 
 

@@ -25,7 +25,8 @@ from app.services.guarantees import of_population
 from app.services.installation import Installation
 from app.services.pagination import PageRequest, page_of
 from app.services.predict import addressed_model
-from app.wire.models import AliasHistory, AliasList, AliasMove, AliasOut, ListedAlias, ModelList, ModelOut, ModelSummary
+from app.wire.aliases import AliasHistory, AliasList, AliasMove, AliasOut, ListedAlias
+from app.wire.models import ModelList, ModelOut, ModelSummary
 from grovekeeper_forests import catalogue
 from grovekeeper_forests.privacy import guarantees
 

@@ -30,7 +30,7 @@ from app.services.ledger.balances import (
     visible_population,
 )
 from app.services.pagination import PageRequest, page_of
-from app.wire.datasets import MemberOut, PopulationIn, PopulationList, PopulationOut
+from app.wire.populations import MemberOut, PopulationIn, PopulationList, PopulationOut
 from grovekeeper_forests import amounts
 from grovekeeper_forests.errors import NotSupported
 from grovekeeper_forests.privacy.accountants import Amount

@@ -29,7 +29,7 @@ from app.services.ledger.heads import Heads
 from app.webhooks import outbox, sender
 from app.webhooks.outbox import WebhookRow
 from app.webhooks.sender import AddressRefused, read_url
-from app.wire.rules import WebhookIn, WebhookList, WebhookOut, WebhookRotationIn, WebhookWithSecret
+from app.wire.webhooks import WebhookIn, WebhookList, WebhookOut, WebhookRotationIn, WebhookWithSecret
 from grovekeeper_forests import amounts
 
 SECRET = b"webhook-secret/1"

@@ -158,7 +158,6 @@ def _finite(value: object) -> float:
 FiniteNumber: TypeAlias = Annotated[float, BeforeValidator(_finite), WithJsonSchema({"type": "number"})]
 """A JSON number that fits a double."""
 
-
 _TIME_FORM = "a time with a zone, such as 2027-01-31T12:00:00Z"
 
 

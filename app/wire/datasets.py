@@ -1,4 +1,4 @@
-"""Defines the types of ``/datasets`` and ``/populations``: declarations, public facts, uploads, grants."""
+"""Defines the types of ``/datasets`` and ``/declarations``: declarations and public facts."""
 
 from fractions import Fraction
 from typing import Annotated, Any, Literal, TypeAlias
@@ -12,7 +12,6 @@ from app.wire.base import (
     DecimalText,
     FiniteNumber,
     JsonObject,
-    OfDataset,
     PositiveAmount,
     PublicSentence,
     Request,
@@ -23,6 +22,7 @@ from app.wire.base import (
     up_to_a_hundred,
 )
 from app.wire.limit_words import LimitedBy
+from app.wire.uploads import EpochOut
 from grovekeeper_forests import limits as forest_limits
 
 PUBLIC_NAME = r"^\.*[A-Za-z0-9_-][A-Za-z0-9._-]*$"
@@ -30,11 +30,19 @@ PUBLIC_NAME = r"^\.*[A-Za-z0-9_-][A-Za-z0-9._-]*$"
 
 PublicName: TypeAlias = Annotated[str, Field(max_length=limits.MAX_DATASET_NAME_CHARS, pattern=PUBLIC_NAME)]
 
+
 NewName: TypeAlias = Annotated[PublicName, AfterValidator(no_id), AfterValidator(no_secret)]
 
+
 ColumnName: TypeAlias = Annotated[str, Field(max_length=forest_limits.MAX_NAME_CHARS)]
+
+
 NewColumnName: TypeAlias = Annotated[ColumnName, AfterValidator(no_secret)]
+
+
 Category: TypeAlias = Annotated[str, Field(max_length=forest_limits.MAX_CATEGORY_CHARS)]
+
+
 Categories: TypeAlias = Annotated[
     list[Category], Field(max_length=forest_limits.MAX_CATEGORIES, fail_fast=True), AfterValidator(no_secrets)
 ]
@@ -195,14 +203,6 @@ class DeclarationOut(Answer):
     warnings: list[str]
 
 
-class EpochOut(Answer):
-    """One upload: its existence is public, its rows are private."""
-
-    epoch: str
-    uploaded_at: str
-    erased_at: str | None
-
-
 class DatasetOut(Answer):
     """Public facts of a dataset and its balance.
 
@@ -228,176 +228,4 @@ class DatasetOut(Answer):
 
 class DatasetList(Answer):
     datasets: list[DatasetOut]
-    next: str | None
-
-
-class ColumnReport(Answer):
-    """Cells of one column of an upload that were mapped. Exact counts, for the owner only."""
-
-    name: str
-    clamped: int
-    missing: int
-    unknown: int
-
-
-class DroppedRows(Answer):
-    """Rows that were not stored: they name no unit, or their unit has all its rows. For the owner only."""
-
-    without_unit: int
-    over_bound: int
-
-
-class UploadOut(Answer):
-    """The owner's report. ``dropped`` is null where the privacy unit is a row. ``rows`` is the number of stored rows.
-
-    Both are null for a key that is no owner by a grant. ``warnings`` are advice.
-    """
-
-    epoch: str
-    rows: int | None
-    columns: list[ColumnReport]
-    dropped: DroppedRows | None
-    warnings: list[str]
-
-
-class ListedUpload(Answer):
-    """An upload with the number of its stored rows. Exact, for owners by a grant only; null for others."""
-
-    epoch: str
-    uploaded_at: str
-    erased_at: str | None
-    rows: int | None
-
-
-class UploadList(OfDataset):
-    """Uploads of a dataset in the order of their arrival."""
-
-    uploads: list[ListedUpload]
-    next: str | None
-
-
-class UploadErasureOut(OfDataset):
-    """The erasure of one upload; ``stays`` says what an erasure does not undo.
-
-    ``places`` says whether the places of its units are ``free`` again or stay ``taken``; null where the unit is a row.
-    """
-
-    epoch: str
-    erased_at: str
-    places: Literal["free", "taken"] | None
-    stays: str
-
-
-class SharedRows(OfDataset):
-    """Rows of an upload that also occur in another dataset of the owner, or in other uploads of the same dataset."""
-
-    population: str | None
-    rows: int
-
-
-class EpochOverlap(Answer):
-    """Overlap of one upload. The counts are null where the upload has no fingerprints."""
-
-    epoch: str
-    uploaded_at: str
-    rows: int | None
-    distinct: int | None
-    shared: list[SharedRows]
-
-
-class OverlapOut(OfDataset):
-    """Overlap among the datasets of one owner. Exact counts, for that owner only."""
-
-    population: str | None
-    epochs: list[EpochOverlap]
-
-
-class ErasureIn(Request):
-    """The unit to erase: a value of the unit column, compared character by character."""
-
-    unit: Annotated[str, Field(min_length=1, max_length=limits.MAX_CSV_LINE_BYTES)]
-
-
-class ErasureOut(OfDataset):
-    """The number of erased rows, and of stored units with a similar spelling, which were not erased. Exact, for owners
-    by a grant only; null for others."""
-
-    erased: int | None
-    similar_units: int | None
-
-
-class GrantIn(Request):
-    role: Literal["owner", "attester", "analyst", "predictor", "auditor"]
-
-
-class GrantOut(OfDataset):
-    key_id: str
-    role: str
-
-
-class ListedGrant(Answer):
-    """A grant on a dataset; ``expires_at`` and ``revoked_at`` are of the key."""
-
-    key_id: str
-    key_name: str
-    role: str
-    granted_at: str
-    granted_by: str
-    expires_at: str | None
-    revoked_at: str | None
-
-
-class GrantList(OfDataset):
-    grants: list[ListedGrant]
-    next: str | None
-
-
-class PopulationIn(Request):
-    """A population to open."""
-
-    name: NewName
-    budget: BudgetIn
-
-
-class JoinIn(Request):
-    """The population that a dataset joins, by id or name; an unknown name opens a population."""
-
-    population: PublicName
-
-
-class MemberOut(OfDataset):
-    """A member at its tightest joint cell. A member with ``deleted_at`` is erased; its spend still counts."""
-
-    charged: DecimalText
-    reserved: DecimalText
-    deleted_at: str | None
-
-
-class PopulationOut(Answer):
-    """A population: ``charged`` and ``reserved`` are sums over its members.
-
-    ``cap = charged + reserved + remaining``, unless a member joined that had spent, or the cap was lowered below what
-    is spent: then nothing remains until the sum is below the cap again. ``adjacency`` and ``unit_column`` are those of
-    the first member.
-    """
-
-    id: str
-    name: str
-    accountant: str
-    unit: str
-    delta: DecimalText | None
-    cap: DecimalText
-    charged: DecimalText
-    reserved: DecimalText
-    remaining: DecimalText
-    adjacency: str | None
-    unit_column: str | None
-    guarantee: JsonObject
-    warnings: list[str]
-    members: list[MemberOut]
-    created_at: str
-
-
-class PopulationList(Answer):
-    populations: list[PopulationOut]
     next: str | None

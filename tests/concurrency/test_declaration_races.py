@@ -15,7 +15,7 @@ from app.services.datasets.erase import delete_dataset
 from app.services.installation import Installation
 from app.services.ledger.external import charge_external
 from app.wire.datasets import DatasetIn, DatasetOut
-from app.wire.ledger import ExternalIn
+from app.wire.reservations import ExternalIn
 from tests.support.crash_scene import OWNER, open_installation
 
 N_THREADS = 6

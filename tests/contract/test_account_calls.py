@@ -22,8 +22,8 @@ from app.services.ledger.evidence import ProofRequest
 from app.services.ledger.heads import Heads, checkpoint_of
 from app.services.pagination import PageRequest
 from app.services.populations import open_population
-from app.wire.datasets import PopulationIn
 from app.wire.ledger import AccountBalance, CapIn
+from app.wire.populations import PopulationIn
 from grovekeeper_forests.privacy import accountants
 from grovekeeper_verifier import population_replay
 from grovekeeper_verifier.dataset_replay import verify

@@ -27,7 +27,7 @@ from app.services.jobs.show_jobs import cancel_job, show_job
 from app.services.keys import put_grant
 from app.services.ledger import audit
 from app.services.pagination import PageRequest
-from app.wire.spending import PlanIn
+from app.wire.training import PlanIn
 from tests.support import job_kinds
 from tests.support.asking import show_plan
 from tests.support.crash_scene import ADMIN, OWNER, STRANGER, Scene, open_installation

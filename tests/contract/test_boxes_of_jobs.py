@@ -12,7 +12,7 @@ from app.datasets.private_rows import Selection
 from app.ledger import tables
 from app.services.execution import charge, run_job
 from app.services.installation import Installation
-from app.wire.spending import TrainIn
+from app.wire.training import TrainIn
 from grovekeeper_forests.data.schema import Schema
 from grovekeeper_forests.privacy.partitions import Partitions
 from tests.support import people

@@ -19,7 +19,7 @@ from app.services.execution import run_job
 from app.services.execution.lease import Lease, Stopped
 from app.services.execution.run_job import CodeChanged, CodeNotLoaded
 from app.services.jobs.task import JobTask
-from app.wire.spending import TrainIn
+from app.wire.training import TrainIn
 from app.worker import main, supervise
 from grovekeeper_forests import catalogue
 from grovekeeper_forests.errors import AccountantMismatch, AdjacencyMismatch, ParameterInvalid

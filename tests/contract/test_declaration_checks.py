@@ -15,7 +15,7 @@ from app.services.datasets.declare import check_declaration, register_dataset
 from app.services.datasets.show import show_dataset
 from app.services.ledger.balances import show_balance
 from app.wire.datasets import DatasetIn
-from app.wire.spending import PlanIn
+from app.wire.training import PlanIn
 from grovekeeper_forests.errors import GrovekeeperError
 from grovekeeper_forests.privacy.scope import WHOLE
 from tests.support import reserving

@@ -14,8 +14,10 @@ from app.services.installation import Installation
 from app.services.ledger import balances, history
 from app.services.ledger.balances import change_cap
 from app.services.ledger.external import charge_external, quote_external
-from app.wire.datasets import BudgetIn, PopulationIn
-from app.wire.ledger import AccountBalance, CapIn, ExternalIn
+from app.wire.datasets import BudgetIn
+from app.wire.ledger import AccountBalance, CapIn
+from app.wire.populations import PopulationIn
+from app.wire.reservations import ExternalIn
 from grovekeeper_forests.errors import AccountantMismatch, NotSupported
 from grovekeeper_forests.privacy.accountants import zcdp
 from grovekeeper_verifier.dataset_replay import verify

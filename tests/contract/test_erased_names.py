@@ -30,7 +30,8 @@ from app.services.ledger.history import EVERY_ENTRY, search_entries
 from app.services.pagination import PageRequest
 from app.services.populations import show_population
 from app.wire.datasets import DatasetIn, DatasetOut
-from app.wire.ledger import CapIn, ExternalIn
+from app.wire.ledger import CapIn
+from app.wire.reservations import ExternalIn
 from grovekeeper_forests.privacy.scope import WHOLE
 from grovekeeper_verifier import dataset_replay
 from grovekeeper_verifier.dataset_replay import Summary

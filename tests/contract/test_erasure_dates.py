@@ -19,7 +19,7 @@ from app.services.ledger.audit import list_acts
 from app.services.ledger.heads import Heads
 from app.services.models import list_models
 from app.services.pagination import PageRequest
-from app.wire.spending import PlanIn
+from app.wire.training import PlanIn
 from tests.crash.conftest import eventually
 from tests.support import job_kinds
 from tests.support.asking import show_plan

@@ -15,7 +15,7 @@ from app.core.errors import Unavailable
 from app.registry import store
 from app.registry.store import ArtifactLost, ArtifactStore
 from app.services import models
-from app.wire.spending import EvaluationQuoteOut, SelectionIn
+from app.wire.evaluations import EvaluationQuoteOut, SelectionIn
 from grovekeeper_forests.releases.forest import read as released_forest
 from grovekeeper_forests.releases.forest.read import Artifact
 from tests.support.asking import show_evaluation_quote

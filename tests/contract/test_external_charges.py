@@ -24,7 +24,7 @@ from app.services.ledger import external
 from app.services.ledger.external import charge_external, quote_external
 from app.services.pagination import PageRequest
 from app.wire.keys import KeyIn
-from app.wire.ledger import ExternalIn
+from app.wire.reservations import ExternalIn
 from tests.support.crash_scene import ADMIN, OWNER, Scene
 from tests.support.two_datasets import Pair
 

@@ -10,8 +10,8 @@ from app.services.datasets.show import list_datasets, show_dataset, standings
 from app.services.ledger.balances import list_balances, show_balance
 from app.services.ledger.external import quote_external
 from app.services.pagination import PageRequest
-from app.wire.ledger import ExternalIn
-from app.wire.spending import PlanIn
+from app.wire.reservations import ExternalIn
+from app.wire.training import PlanIn
 from tests.support import people
 from tests.support.asking import show_plan
 from tests.support.crash_scene import ADMIN, OWNER, Scene

@@ -27,7 +27,7 @@ from app.services.webhooks import create_webhook, delete_webhook, rotate_webhook
 from app.webhooks import outbox
 from app.wire.datasets import DatasetIn
 from app.wire.ledger import CapIn
-from app.wire.rules import WebhookIn, WebhookRotationIn
+from app.wire.webhooks import WebhookIn, WebhookRotationIn
 from grovekeeper_forests.privacy.scope import WHOLE
 from tests.support import reserving, settling
 from tests.support.crash_scene import ADMIN, EVENT, OWNER, Scene, opened

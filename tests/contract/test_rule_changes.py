@@ -14,7 +14,7 @@ from app.services.datasets.erase import delete_dataset
 from app.services.keys import remove_grant, revoke_key
 from app.services.ledger import audit
 from app.services.pagination import PageRequest
-from app.wire.ledger import ActOut
+from app.wire.acts import ActOut
 from app.wire.rules import RulesOut
 from grovekeeper_verifier import control_export
 from tests.support.crash_scene import ADMIN, OWNER, Scene

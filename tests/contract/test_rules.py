@@ -20,7 +20,7 @@ from app.services.jobs.task import JobTask
 from app.services.ledger import balances
 from app.services.models import list_models
 from app.services.pagination import PageRequest
-from app.wire.spending import PlanIn, PlanOut, TrainIn
+from app.wire.training import PlanIn, PlanOut, TrainIn
 from tests.support import job_kinds
 from tests.support.asking import show_plan, submit_training
 from tests.support.crash_scene import ADMIN, OWNER, Scene

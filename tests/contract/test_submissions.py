@@ -32,7 +32,7 @@ from app.services.datasets.erase import delete_dataset
 from app.services.keys import remove_grant
 from app.services.releases import evaluations, profiles, training
 from app.services.spending.asked import AskedDataset
-from app.wire.spending import TrainIn
+from app.wire.training import TrainIn
 from grovekeeper_forests.errors import ParameterInvalid
 from tests.support import job_kinds
 from tests.support.asking import submit_training

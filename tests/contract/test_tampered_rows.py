@@ -39,8 +39,10 @@ from app.services.execution.charge import charge_claimed
 from app.services.installation import Installation
 from app.services.jobs.task import JobTask, PartRows
 from app.services.ledger.external import quote_external
-from app.wire.ledger import ExternalIn
-from app.wire.spending import EvaluationIn, PlanIn, ProfileIn, SelectionIn, TrainIn
+from app.wire.evaluations import EvaluationIn, SelectionIn
+from app.wire.profiles import ProfileIn
+from app.wire.reservations import ExternalIn
+from app.wire.training import PlanIn, TrainIn
 from grovekeeper_forests.data.schema import Schema
 from grovekeeper_forests.errors import GrovekeeperError
 from grovekeeper_forests.privacy.partitions import Partitions

@@ -17,7 +17,7 @@ from app.services.execution.run_job import JobFailed
 from app.services.jobs import show_jobs
 from app.services.jobs.task import JobTask
 from app.services.webhooks import create_webhook, deliver_due
-from app.wire.rules import WebhookIn
+from app.wire.webhooks import WebhookIn
 from tests.support.crash_scene import OWNER, Scene
 from tests.support.job_kinds import claimed, must_not_run, perform_here
 from tests.support.receiver import Receiver, listening, may_reach_loopback

@@ -49,7 +49,7 @@ from app.services.ledger.heads import Heads
 from app.services.webhooks import create_webhook, delete_webhook, deliver_due, list_webhooks, rotate_webhook
 from app.webhooks import outbox, sender
 from app.webhooks.outbox import DeliveryRow, WebhookRow
-from app.wire.rules import WebhookIn, WebhookRotationIn, WebhookWithSecret
+from app.wire.webhooks import WebhookIn, WebhookRotationIn, WebhookWithSecret
 from grovekeeper_client.webhooks import SignatureInvalid, verified
 from tests.support import people, snapshot
 from tests.support.crash_scene import OWNER, Scene

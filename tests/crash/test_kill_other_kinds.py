@@ -7,7 +7,8 @@ import pytest
 
 from app.access.idempotency import IdempotentRequest
 from app.jobs.tables import JobRow
-from app.wire.spending import EvaluationIn, ProfileIn
+from app.wire.evaluations import EvaluationIn
+from app.wire.profiles import ProfileIn
 from tests.crash.conftest import Launcher, eventually
 from tests.support.asking import submit_evaluation, submit_profile
 from tests.support.crash_scene import OWNER, Scene

@@ -4,7 +4,7 @@ import pytest
 
 from app.services.webhooks import create_webhook, deliver_due
 from app.webhooks import outbox
-from app.wire.rules import WebhookIn
+from app.wire.webhooks import WebhookIn
 from tests.crash.conftest import KillRequest, Launcher
 from tests.support.crash_scene import OWNER, Scene
 from tests.support.receiver import Receiver, listening, may_reach_loopback

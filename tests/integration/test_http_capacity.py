@@ -14,8 +14,8 @@ import pytest
 
 from app.api import middleware, streams
 from app.api.capacity import THREADS, Client, Turns, Work
-from app.api.routes import administration, datasets, ledger, models
-from app.api.routes import spending as training_routes
+from app.api.routes import datasets, keys, ledger, models
+from app.api.routes import training as training_routes
 from app.core import limits
 from app.core.errors import NotFound
 from tests.support.databases import on_one_server
@@ -44,7 +44,7 @@ def calls(http: httpx.Client, dataset: str, model: str) -> dict[Work, Callable[[
 
 
 FUNCTIONS: dict[Work, tuple[Any, str]] = {
-    Work.ADMINISTRATION: (administration.keys, "create_key"),
+    Work.ADMINISTRATION: (keys.keys, "create_key"),
     Work.READ: (datasets.show, "list_datasets"),
     Work.WRITE: (training_routes, "quote"),
     Work.UPLOAD: (streams, "upload_rows"),
@@ -113,7 +113,7 @@ def test_a_hostile_key_does_not_delay_its_revocation(server: Server, monkeypatch
         release.wait(timeout=120)
         raise NotFound("dataset")
 
-    for module, name in (FUNCTIONS[Work.READ], FUNCTIONS[Work.WRITE], (administration.keys, "list_keys")):
+    for module, name in (FUNCTIONS[Work.READ], FUNCTIONS[Work.WRITE], (keys.keys, "list_keys")):
         monkeypatch.setattr(module, name, wait)
     monkeypatch.setattr(limits, "MAX_REQUESTS_IN_FLIGHT", 12)
     requests = [lambda: hostile.http.get("/datasets"), lambda: hostile.http.post("/plans", json=training(dataset))]

@@ -14,7 +14,7 @@ from typing import Any
 import httpx
 import pytest
 
-from app.api.routes import administration
+from app.api.routes import keys
 from app.core import limits
 from tests.integration.refused.raw import ACCEPTED, BODY, FOLLOWING, REFUSED
 from tests.support.databases import on_one_server
@@ -199,8 +199,8 @@ def test_requests_of_one_key_have_a_limit_of_their_own(server: Server, monkeypat
         release.wait(timeout=60)
         return list_keys(*arguments)
 
-    list_keys = administration.keys.list_keys
-    monkeypatch.setattr(administration.keys, "list_keys", wait)
+    list_keys = keys.keys.list_keys
+    monkeypatch.setattr(keys.keys, "list_keys", wait)
     with ThreadPoolExecutor(1) as caller:
         first = caller.submit(server.admin.http.get, "/keys")
         assert started.wait(timeout=60)

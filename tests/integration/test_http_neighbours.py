@@ -18,7 +18,7 @@ from app.datasets import row_files
 from app.jobs.tables import JobRow
 from app.ledger.rules import HeldBy
 from app.services.jobs import show_jobs
-from app.wire.spending import JobOut
+from app.wire.jobs import JobOut
 from tests.support.databases import on_one_server
 from tests.support.neighbours import (
     ALGORITHMS,

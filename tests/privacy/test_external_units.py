@@ -18,7 +18,7 @@ from app.ledger import statements
 from app.services.installation import Installation
 from app.services.ledger import external as external_charges
 from app.services.ledger.external import charge_external
-from app.wire.ledger import ExternalIn
+from app.wire.reservations import ExternalIn
 from tests.support import people
 from tests.support.crash_scene import OWNER, open_installation
 

@@ -9,16 +9,9 @@ from app.services.releases.evaluations import EvaluationRequest
 from app.services.releases.profiles import ProfileRequest
 from app.services.releases.requests import quote, submit
 from app.services.releases.training import TrainingRequest
-from app.wire.spending import (
-    EvaluationIn,
-    EvaluationQuoteOut,
-    PlanIn,
-    PlanOut,
-    ProfileIn,
-    ProfileQuoteOut,
-    SelectionIn,
-    TrainIn,
-)
+from app.wire.evaluations import EvaluationIn, EvaluationQuoteOut, SelectionIn
+from app.wire.profiles import ProfileIn, ProfileQuoteOut
+from app.wire.training import PlanIn, PlanOut, TrainIn
 
 
 def show_plan(installation: Installation, caller: Principal, body: PlanIn) -> PlanOut:

@@ -37,8 +37,9 @@ from app.services.ledger.balances import change_cap
 from app.services.ledger.external import charge_external
 from app.services.ledger.heads import confirm_storage_keys, open_signer
 from app.wire.datasets import DatasetIn
-from app.wire.ledger import CapIn, ExternalIn
-from app.wire.spending import TrainIn
+from app.wire.ledger import CapIn
+from app.wire.reservations import ExternalIn
+from app.wire.training import TrainIn
 from grovekeeper_forests.privacy.partitions import HashPartition, Partitions
 from grovekeeper_verifier.dataset_replay import Summary, verify
 from tests.support.asking import submit_training

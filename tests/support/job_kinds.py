@@ -11,7 +11,8 @@ from app.services.execution import run_job
 from app.services.execution.lease import Lease
 from app.services.installation import Installation
 from app.services.jobs.task import JobTask
-from app.wire.spending import EvaluationIn, ProfileIn, SelectionIn
+from app.wire.evaluations import EvaluationIn, SelectionIn
+from app.wire.profiles import ProfileIn
 from tests.support.asking import submit_evaluation, submit_profile
 from tests.support.crash_scene import OWNER, Scene
 

@@ -5,7 +5,8 @@ from typing import Any
 from app.access.grants import Principal
 from app.services.dataset_rules import change_rules, decide
 from app.services.keys import put_grant
-from app.wire.rules import ApprovalOut, DecisionIn, RulesIn, RulesOut
+from app.wire.approvals import ApprovalOut, DecisionIn
+from app.wire.rules import RulesIn, RulesOut
 from tests.support.crash_scene import OWNER, STRANGER, Scene
 
 SECOND = Principal(STRANGER.key_id)

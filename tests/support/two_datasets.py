@@ -7,7 +7,7 @@ from app.access.idempotency import IdempotentRequest
 from app.datasets import catalog
 from app.services.datasets.declare import register_dataset
 from app.wire.datasets import DatasetIn
-from app.wire.spending import TrainIn
+from app.wire.training import TrainIn
 from tests.support.asking import submit_training
 from tests.support.crash_scene import OWNER, Scene
 

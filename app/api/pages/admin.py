@@ -28,9 +28,9 @@ from app.services.ledger import audit, evidence
 from app.services.ledger.audit import ActSearch
 from app.services.ledger.evidence import verify_acts
 from app.services.pagination import PageRequest
+from app.wire.acts import ActKind
 from app.wire.base import Reference
 from app.wire.keys import KeyIn, RotationIn
-from app.wire.ledger import ActKind
 from grovekeeper_forests import limits as forest_limits
 
 admin_pages = APIRouter(prefix="/ui/admin", route_class=BodyRoute)

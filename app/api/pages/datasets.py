@@ -28,8 +28,9 @@ from app.services.datasets.erase import IF_UNREAD, STAYS, delete_dataset, erase_
 from app.services.datasets.upload import UploadTerms
 from app.services.ledger import balances, spend_history
 from app.services.pagination import PageRequest
-from app.wire.datasets import GrantIn, GrantList, JoinIn, PopulationOut
+from app.wire.grants import GrantIn, GrantList
 from app.wire.ledger import PartitionBalance
+from app.wire.populations import JoinIn, PopulationOut
 from app.wire.rules import ProposedRules, RulesIn, RulesOut
 from grovekeeper_forests.errors import GrovekeeperError
 

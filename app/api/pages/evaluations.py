@@ -26,7 +26,7 @@ from app.services.releases import evaluations
 from app.services.releases.evaluations import EvaluationRequest
 from app.services.releases.requests import quote, submit
 from app.wire.base import Reference
-from app.wire.spending import EvaluationIn, EvaluationQuoteOut, SelectionIn
+from app.wire.evaluations import EvaluationIn, EvaluationQuoteOut, SelectionIn
 
 evaluation_pages = APIRouter(prefix="/ui", route_class=BodyRoute)
 

@@ -11,7 +11,7 @@ from app.services import dataset_rules
 from app.services.datasets import show
 from app.services.jobs import show_jobs
 from app.services.pagination import PageRequest
-from app.wire.rules import DecisionIn
+from app.wire.approvals import DecisionIn
 
 job_pages = APIRouter(prefix="/ui/jobs", route_class=BodyRoute)
 

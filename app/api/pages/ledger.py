@@ -27,8 +27,8 @@ from app.services.ledger.evidence import show_deployment, verify_ledger
 from app.services.ledger.history import EVERY_ENTRY, Search
 from app.services.pagination import PageRequest
 from app.wire.base import Reference
-from app.wire.datasets import PopulationIn
 from app.wire.ledger import AccountEntryKind, CapIn
+from app.wire.populations import PopulationIn
 
 ledger_pages = APIRouter(prefix="/ui/ledger", route_class=BodyRoute)
 

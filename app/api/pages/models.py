@@ -25,7 +25,7 @@ from app.services.datasets import show
 from app.services.pagination import PageRequest
 from app.services.predict import predict as predict_rows
 from app.services.releases import evaluations
-from app.wire.models import AliasName
+from app.wire.aliases import AliasName
 from grovekeeper_forests.errors import ParameterInvalid
 
 model_pages = APIRouter(prefix="/ui/models", route_class=BodyRoute)

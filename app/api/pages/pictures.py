@@ -9,7 +9,8 @@ from markupsafe import Markup
 from app.api.addresses import base
 from app.api.pages import words
 from app.services.ledger.spend_history import Spend
-from app.wire.spending import AccuracyOut, MajorityOut, RecoveredOut
+from app.wire.evaluations import AccuracyOut, MajorityOut
+from app.wire.training import RecoveredOut
 from grovekeeper_forests.amounts import SYMBOLS
 
 _WIDTH = 600

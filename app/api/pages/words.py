@@ -13,7 +13,7 @@ from markupsafe import Markup
 from app.api.addresses import base
 from app.core import limits
 from app.ledger import control
-from app.wire.ledger import ActKind, ActOut
+from app.wire.acts import ActKind, ActOut
 
 _DIGITS = 4
 

@@ -25,7 +25,7 @@ from app.services.installation import Installation
 from app.services.jobs.notices import cancel_locked
 from app.services.ledger.heads import open_log
 from app.webhooks import outbox
-from app.wire.datasets import ErasureOut, UploadErasureOut
+from app.wire.uploads import ErasureOut, UploadErasureOut
 
 SWEEPER = "sweeper"
 """The actor of the erasure in the control chain: the date was set by the owners' rules."""

@@ -18,16 +18,9 @@ from app.services.authorization import authorized_dataset
 from app.services.guarantees import of_large_amount
 from app.services.installation import Installation
 from app.services.pagination import PageRequest, page_of
-from app.wire.datasets import (
-    DatasetList,
-    DatasetOut,
-    EpochOverlap,
-    ListedUpload,
-    OverlapOut,
-    SharedRows,
-    UploadList,
-)
+from app.wire.datasets import DatasetList, DatasetOut
 from app.wire.limit_words import LimitedBy
+from app.wire.uploads import EpochOverlap, ListedUpload, OverlapOut, SharedRows, UploadList
 from grovekeeper_forests.privacy.accountants import Amount
 
 if TYPE_CHECKING:

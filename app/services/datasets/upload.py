@@ -22,7 +22,7 @@ from app.datasets.upload_bodies import BodyForm
 from app.ledger import kept_states, tables
 from app.services.authorization import authorized_dataset, refreshed, write_as
 from app.services.installation import Installation
-from app.wire.datasets import ColumnReport, DroppedRows, UploadOut
+from app.wire.uploads import ColumnReport, DroppedRows, UploadOut
 from grovekeeper_forests import limits as forest_limits
 
 if TYPE_CHECKING:

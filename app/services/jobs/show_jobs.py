@@ -20,8 +20,8 @@ from app.services.authorization import refreshed, write_as
 from app.services.installation import Installation
 from app.services.jobs.notices import cancel_locked
 from app.services.pagination import PageRequest, page_of
+from app.wire.jobs import JobList, JobOut
 from app.wire.ledger import ChargedJob
-from app.wire.spending import JobList, JobOut
 from grovekeeper_forests.releases.names import EVALUATION, MODEL, PROFILE
 
 _RELEASE_IDS = {MODEL: "model_id", PROFILE: "profile_id", EVALUATION: "evaluation_id"}

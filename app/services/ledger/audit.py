@@ -19,7 +19,7 @@ from app.services.installation import Installation
 from app.services.ledger.heads import checkpoint_of
 from app.services.ledger.history import entries_up_to, json_lines, matching_entries
 from app.services.pagination import PageRequest
-from app.wire.ledger import ActList, ActOut
+from app.wire.acts import ActList, ActOut
 
 _READ_AT_ONCE = 100  # acts: rules may list 10,000 keys
 

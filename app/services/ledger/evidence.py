@@ -32,7 +32,8 @@ from app.services.installation import Installation
 from app.services.ledger.balances import Account, detailed, find_account
 from app.services.ledger.heads import checkpoint_of
 from app.services.ledger.history import entries_up_to, json_lines
-from app.wire.ledger import AccountBalance, ConsistencyOut, DeploymentOut, InclusionOut, SignerOut
+from app.wire.evidence import ConsistencyOut, DeploymentOut, InclusionOut, SignerOut
+from app.wire.ledger import AccountBalance
 from grovekeeper_forests import catalogue
 from grovekeeper_forests.amounts import SYMBOLS
 from grovekeeper_forests.privacy.accountants import gdp, pure, zcdp

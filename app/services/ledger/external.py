@@ -25,8 +25,15 @@ from app.services.installation import Installation
 from app.services.jobs import notices
 from app.services.pagination import PageRequest, page_of
 from app.services.spending.spend import spending
-from app.wire.ledger import DeclaredLossIn, ExternalIn, ExternalPrice, ExternalQuote, ReservationList, ReservationOut
 from app.wire.limit_words import LimitedBy
+from app.wire.reservations import (
+    DeclaredLossIn,
+    ExternalIn,
+    ExternalPrice,
+    ExternalQuote,
+    ReservationList,
+    ReservationOut,
+)
 from grovekeeper_forests import amounts
 from grovekeeper_forests.errors import AccountantMismatch
 from grovekeeper_forests.privacy import accountants, declared, events, receipts

@@ -36,7 +36,7 @@ from app.services.releases.contract import (
 )
 from app.services.spending.asked import AskedDataset, AskedPart, PricedPart, ask_part
 from app.services.spending.quotes import PartQuote
-from app.wire.spending import (
+from app.wire.evaluations import (
     AccuracyOut,
     AurocOut,
     ConfusionOut,
@@ -46,9 +46,9 @@ from app.wire.spending import (
     EvaluationQuoteOut,
     IntervalOut,
     MajorityOut,
-    PriceOut,
     SelectionIn,
 )
+from app.wire.spending import PriceOut
 from grovekeeper_forests.bins import noisy_counts
 from grovekeeper_forests.contract.algorithm import PublicFacts
 from grovekeeper_forests.data.schema import Schema

@@ -32,17 +32,17 @@ from app.services.releases.contract import (
 )
 from app.services.spending.asked import AskedDataset, PricedPart, ask_part
 from app.services.spending.quotes import PartQuote
-from app.wire.spending import (
+from app.wire.profiles import (
     ClassCountOut,
     FeatureBinsOut,
     NoisyCountOut,
-    PriceOut,
     ProfileIn,
     ProfileList,
     ProfileOut,
     ProfileQuoteOut,
     ProfileSummary,
 )
+from app.wire.spending import PriceOut
 from grovekeeper_forests.bins import quantile_bins
 from grovekeeper_forests.data.schema import Schema
 from grovekeeper_forests.releases.contract import public_facts

@@ -31,7 +31,8 @@ from app.services.releases.contract import (
 from app.services.releases.profiles import released_profile
 from app.services.spending.asked import AskedDataset, AskedPart, PricedPart, ask_part
 from app.services.spending.quotes import PartQuote, expected_accuracy
-from app.wire.spending import AccountPlanOut, PlanIn, PlanOut, ReusedProfileOut
+from app.wire.spending import AccountPlanOut
+from app.wire.training import PlanIn, PlanOut, ReusedProfileOut
 from grovekeeper_forests import catalogue
 from grovekeeper_forests.bins.quantile_bins import ReusedProfile
 from grovekeeper_forests.contract.plan import Plan

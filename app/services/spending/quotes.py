@@ -17,7 +17,7 @@ from app.access.grants import Principal
 from app.ledger import rules, statements
 from app.ledger.admission import AskedAmount
 from app.services.spending.asked import AskedPart, PricedPart
-from app.wire.spending import ExpectedAccuracyOut, ExpectedAurocOut, RecoveredBandOut, RecoveredOut
+from app.wire.training import ExpectedAccuracyOut, ExpectedAurocOut, RecoveredBandOut, RecoveredOut
 from grovekeeper_forests import amounts, catalogue
 from grovekeeper_forests.expected_accuracy import DELTA, Band, Comparison, Run, runs
 from grovekeeper_forests.privacy import accountants, guarantees, receipts

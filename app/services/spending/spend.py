@@ -44,7 +44,7 @@ from app.services.installation import Installation
 from app.services.jobs import notices
 from app.services.spending.asked import AskedDataset, PricedPart, read_asked
 from app.webhooks import outbox
-from app.wire.spending import TrainOut
+from app.wire.jobs import TrainOut
 from grovekeeper_forests.errors import GrovekeeperError
 
 _log = logging.getLogger(__name__)

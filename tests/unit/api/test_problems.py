@@ -11,7 +11,7 @@ from app.api import problems
 from app.api.problems import invalid_request, problem_of
 from app.wire.base import Request
 from app.wire.datasets import BudgetIn, DatasetIn, PrivacyUnitIn
-from app.wire.spending import TrainIn
+from app.wire.training import TrainIn
 
 CANARY = "canary"
 _AMOUNT = r"^[0-9]{1,12}(\.[0-9]{1,18})?([eE][+-]?[0-9]{1,2})?$"

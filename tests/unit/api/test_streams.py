@@ -14,7 +14,8 @@ from app.api.streams import JobEvents
 from app.core import limits
 from app.core.errors import TooManyRequests, Unavailable
 from app.services.jobs.show_jobs import Followed
-from app.wire.spending import JobOut, PriceOut
+from app.wire.jobs import JobOut
+from app.wire.spending import PriceOut
 
 HERE: Any = object()
 CALLER = Principal("key_a")

@@ -8,7 +8,7 @@ from app.core import limits
 from app.jobs.states import ENDED, UNFINISHED, EndReason, JobState
 from app.jobs.tables import JobRow
 from app.ledger.rules import HeldBy
-from app.wire.spending import JobOut
+from app.wire.jobs import JobOut
 from grovekeeper_client.client import FINISHED
 from grovekeeper_client.errors import HOLDS, REASONS
 

@@ -5,7 +5,8 @@ from typing import get_args
 from app.api.pages import ledger as ledger_pages
 from app.api.pages import words
 from app.ledger.tables import EntryKind
-from app.wire.ledger import AccountEntryKind, ActKind
+from app.wire.acts import ActKind
+from app.wire.ledger import AccountEntryKind
 from grovekeeper_verifier import control_export, dataset_export, population_export
 
 KINDS = [kind.value for kind in EntryKind]

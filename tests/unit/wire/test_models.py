@@ -14,8 +14,8 @@ from pydantic import TypeAdapter, ValidationError
 import app.wire
 from app.wire.base import Answer, Problem, Request
 from app.wire.datasets import DatasetIn
-from app.wire.models import InferenceOut
-from app.wire.spending import TrainIn
+from app.wire.inference import InferenceOut
+from app.wire.training import TrainIn
 
 MODELS = {
     f"{module.name}.{name}": model

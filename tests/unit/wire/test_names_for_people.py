@@ -3,10 +3,10 @@
 import pytest
 from pydantic import ValidationError
 
-from app.wire.datasets import JoinIn
 from app.wire.keys import KeyIn
 from app.wire.ledger import CapIn
-from app.wire.spending import TrainIn
+from app.wire.populations import JoinIn
+from app.wire.training import TrainIn
 
 JOB = {"dataset": "census", "algorithm": "mrf", "epsilon": "1"}
 

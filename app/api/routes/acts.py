@@ -1,0 +1,45 @@
+"""Defines the routes of acts."""
+
+from fastapi import APIRouter, Request
+from fastapi.responses import PlainTextResponse, StreamingResponse
+
+from app.api.capacity import Work
+from app.api.problems import documented
+from app.api.requests import BodyRoute, By, KeptHeads, Page, limited
+from app.api.streams import exported
+from app.core.errors import RoleMissing
+from app.services.ledger import audit
+from app.wire.acts import ActList
+
+audit_routes = APIRouter(prefix="/audit", tags=["audit"], route_class=BodyRoute)
+
+
+@audit_routes.get("", responses=documented(RoleMissing))
+def list_acts(by: By, page: Page) -> ActList:
+    """List administrative acts in order: keys, grants, declarations, erasures, caps, rules, aliases and others."""
+    return audit.list_acts(*by, page)
+
+
+@audit_routes.get(
+    "/export",
+    response_class=StreamingResponse,
+    responses={
+        200: {"description": "A header line, then every act.", "content": {"application/x-ndjson": {}}},
+        **documented(RoleMissing),
+    },
+)
+@limited(work=Work.EXPORT)
+def export_acts(request: Request, by: By) -> StreamingResponse:
+    """Export every administrative act, for `grovekeeper verify`."""
+    return exported(request, audit.export_acts(*by), "acts.jsonl")
+
+
+@audit_routes.get(
+    "/checkpoint",
+    summary="Show Checkpoint Of Acts",
+    response_class=PlainTextResponse,
+    responses=documented(RoleMissing),
+)
+def show_head(by: By, heads: KeptHeads) -> str:
+    """Show the signed head of the administrative acts, as a signed note."""
+    return audit.show_checkpoint_of_acts(*by, signer=heads.signer)

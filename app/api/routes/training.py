@@ -1,0 +1,100 @@
+"""Defines the routes of algorithms, plans, training and jobs."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Request, Response
+from fastapi.responses import StreamingResponse
+
+from app.api.capacity import Work
+from app.api.problems import QUOTED, SPENDING, documented
+from app.api.requests import BodyRoute, By, Caller, Idempotency, NameFilter, Page, limited, sent
+from app.api.streams import job_events
+from app.core.errors import BalanceMismatch, JobFinished, NoRowsYet, NotFound, RoleMissing
+from app.jobs.queue import JobFilter
+from app.services.jobs import show_jobs
+from app.services.releases.requests import quote, submit
+from app.services.releases.training import TrainingRequest
+from app.wire.algorithms import AlgorithmList, AlgorithmOut
+from app.wire.jobs import JobKind, JobList, JobOut, JobState, TrainOut
+from app.wire.training import PlanIn, PlanOut, TrainIn
+from grovekeeper_forests import catalogue
+from grovekeeper_forests.errors import AccountantMismatch, AdjacencyMismatch, NotSupported
+
+training_routes = APIRouter(tags=["training"], route_class=BodyRoute)
+
+
+@training_routes.get("/algorithms", responses=documented())
+def list_algorithms(_: Caller) -> AlgorithmList:
+    """List every algorithm with its source, and its parameters with ranges and defaults."""
+    return AlgorithmList(algorithms=[AlgorithmOut.model_validate(item) for item in catalogue.algorithms()])
+
+
+@training_routes.post(
+    "/plans",
+    responses=documented(*QUOTED, AccountantMismatch, AdjacencyMismatch, NotSupported),
+)
+def create_plan(by: By, body: PlanIn) -> PlanOut:
+    """Quote a training job: its parameters, its releases and its price. Reads no row and costs nothing."""
+    return quote(*by, TrainingRequest(body=body))
+
+
+@training_routes.post(
+    "/train",
+    status_code=202,
+    response_model=TrainOut,
+    responses=documented(
+        NotFound, RoleMissing, AccountantMismatch, AdjacencyMismatch, NoRowsYet, NotSupported, *SPENDING
+    ),
+)
+@limited(work=Work.SUBMISSION)
+def train_model(by: By, body: TrainIn, request: Idempotency) -> Response:
+    """Reserve the price and queue the job, or refuse and say what would fit."""
+    return sent(submit(*by, TrainingRequest(body=body), request=request))
+
+
+def job_filter(
+    dataset: NameFilter = None,
+    kind: JobKind | None = None,
+    algorithm: NameFilter = None,
+    state: JobState | None = None,
+) -> JobFilter:
+    return JobFilter(dataset=dataset, kind=kind, algorithm=algorithm, state=state)
+
+
+@training_routes.get("/jobs", responses=documented(NotFound))
+def list_jobs(by: By, page: Page, matching: Annotated[JobFilter, Depends(job_filter)]) -> JobList:
+    """List the jobs of all datasets on which the key may train, newest first; query parameters filter the list."""
+    return show_jobs.list_jobs(*by, page, matching)
+
+
+@training_routes.get("/jobs/{job_id}", responses=documented(NotFound, RoleMissing))
+def show_job(by: By, job_id: str) -> JobOut:
+    """Show a job's state and the number of finished trees."""
+    return show_jobs.show_job(*by, job_id)
+
+
+@training_routes.delete("/jobs/{job_id}", responses=documented(NotFound, RoleMissing, JobFinished, BalanceMismatch))
+def cancel_job(by: By, job_id: str) -> JobOut:
+    """Cancel a job. Before the charge its reservation is voided; after the charge, the charge stays."""
+    return show_jobs.cancel_job(*by, job_id)
+
+
+@training_routes.get(
+    "/jobs/{job_id}/events",
+    response_class=StreamingResponse,
+    responses={
+        200: {
+            "description": "One event per change, until the job ends or the key may not see it any more.",
+            "content": {"text/event-stream": {}},
+        },
+        **documented(NotFound, RoleMissing),
+    },
+)
+async def watch_job(request: Request, by: By, job_id: str) -> StreamingResponse:
+    """Stream a job as server-sent events: one `job` event per change, until the job has ended.
+
+    The stream also ends when the key or its grant is revoked.
+    """
+    return await job_events(
+        request, *by, job_id, lambda job: b"event: job\ndata: " + job.model_dump_json().encode("utf-8") + b"\n\n"
+    )

@@ -1,0 +1,119 @@
+"""Defines the types of evaluations: the private accuracy of models, and the choice of the best model."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from app.core import limits
+from app.wire.base import Answer, JsonObject, PublicSentence, Reference
+from app.wire.jobs import JobName
+from app.wire.spending import AccountPlanOut, PriceOut, SpendIn
+
+
+class EvaluationIn(SpendIn):
+    """A request to evaluate one model, or to quote the evaluation."""
+
+    dataset: Reference | None = None
+    metrics: Annotated[
+        list[Literal["accuracy", "confusion", "auroc"]],
+        Field(min_length=1, max_length=3, fail_fast=True, default=["accuracy"]),
+    ]
+    score_bins: Annotated[int, Field(ge=2, le=limits.MAX_SCORE_BINS)] = 32
+    name: JobName | None = None
+    purpose: PublicSentence | None = None
+
+
+class SelectionIn(SpendIn):
+    """A request to choose the best of several models for one charge, or to quote the choice."""
+
+    models: Annotated[list[Reference], Field(min_length=2, max_length=limits.MAX_COMPARED_MODELS, fail_fast=True)]
+    dataset: Reference | None = None
+    winner_accuracy: bool = False
+    name: JobName | None = None
+    purpose: PublicSentence | None = None
+
+
+class EvaluationQuoteOut(AccountPlanOut):
+    """The releases and the price of an evaluation."""
+
+    models: list[str]
+    releases: list[str]
+    warnings: list[str]
+
+
+class IntervalOut(Answer):
+    low: float
+    high: float
+
+
+class AccuracyOut(Answer):
+    """A noisy accuracy. ``interval`` covers the accuracy on the evaluated rows with probability 0.95.
+
+    ``population_interval`` covers that on other rows of the same kind with probability 0.90: noise and sampling error
+    are covered with probability 0.95 each.
+    """
+
+    estimate: float | None
+    interval: IntervalOut
+    population_interval: IntervalOut
+
+
+class ConfusionOut(Answer):
+    """Noisy numbers of rows by true class (outer) and answered class (inner); they may be negative."""
+
+    classes: list[str]
+    counts: list[list[float]]
+    noise_sd: float
+
+
+class AurocOut(Answer):
+    """An AUROC from a noisy histogram of scores by class; ``histogram`` has the first class, then the second."""
+
+    estimate: float | None
+    noise_sd: float | None
+    histogram: list[list[float]]
+    histogram_noise_sd: float
+
+
+class MajorityOut(Answer):
+    """The accuracy of always answering the largest class, from noisy counts: ``source`` is ``confusion`` or the id of
+    the profile that released the counts."""
+
+    label: str
+    share: float
+    source: str
+
+
+class EvaluationOut(Answer):
+    """A released evaluation. Everything in it is public; exact scores of private rows never leave the service.
+
+    ``majority`` is null where no released number tells it: neither this evaluation's confusion matrix nor a profile of
+    the same rows.
+    """
+
+    id: str
+    name: str | None
+    models: list[str]
+    best: str | None
+    dataset: str
+    dataset_name: str
+    job_id: str
+    scope: JsonObject
+    epochs: list[str]
+    releases: list[str]
+    accuracy: AccuracyOut | None
+    majority: MajorityOut | None
+    confusion: ConfusionOut | None
+    auroc: AurocOut | None
+    guarantee: JsonObject
+    receipt: str
+    event: JsonObject
+    ledger: JsonObject
+    price: PriceOut
+    warnings: list[str]
+    created_at: str
+
+
+class EvaluationList(Answer):
+    evaluations: list[EvaluationOut]
+    next: str | None

@@ -1,0 +1,90 @@
+"""Defines the types of ``/jobs``, and of an accepted job."""
+
+from typing import Annotated, Literal, TypeAlias
+
+from pydantic import AfterValidator, Field
+
+from app.core import limits
+from app.wire.base import NO_CONTROLS, Answer, no_secret
+from app.wire.spending import PriceOut, UnlabelledOut
+
+JobName: TypeAlias = Annotated[
+    str, Field(min_length=1, max_length=limits.MAX_JOB_NAME_CHARS, pattern=NO_CONTROLS), AfterValidator(no_secret)
+]
+"""The client's name for the output of a job."""
+
+JobState: TypeAlias = Literal["waiting", "queued", "running", "succeeded", "failed", "cancelled"]
+"""The state of a job; ``waiting``: for the approval of an owner."""
+
+EndReason: TypeAlias = Literal[
+    "cancelled",
+    "dataset-erased",
+    "rejected",
+    "expired",
+    "not-started",
+    "not-approved",
+    "lost",
+    "revoked",
+    "key-expired",
+    "model-deleted",
+    "failed",
+    "damaged",
+]
+"""Why a job ended without an output; ``expired``, which jobs of earlier versions have, is one of the next two."""
+
+
+class TrainOut(Answer):
+    """An accepted job."""
+
+    job_id: str
+    state: Literal["waiting", "queued"]
+    reservation_id: str
+    price: PriceOut
+    unlabelled: UnlabelledOut | None
+
+
+JobKind: TypeAlias = Literal["train", "profile", "evaluation"]
+
+
+class JobOut(Answer):
+    """A job as shown to analysts and auditors: states and public numbers only.
+
+    ``charged``: the price is spent, for good. ``submitted_by``: the key that submitted the job; ``purpose``: the reason
+    that it stated.
+
+    ``held_by`` says why a queued job is not started: a dataset that it reads is ``frozen``, or the date has come at
+    which the rows of the dataset are erased (``erasure-due``), which cancels the job.
+
+    ``preparing``: the job runs on a machine that still loads and compiles the program, and has read no row.
+
+    ``kind`` and ``reason`` of a job that a newer version accepted or ended may be others than those listed.
+    """
+
+    id: str
+    dataset: str
+    dataset_name: str
+    kind: JobKind | str
+    algorithm: str | None
+    name: str | None
+    purpose: str | None
+    submitted_by: str
+    state: JobState
+    reason: EndReason | str | None
+    held_by: Literal["frozen", "erasure-due"] | None
+    charged: bool
+    preparing: bool
+    progress: float
+    trees_done: int
+    n_trees: int
+    model_id: str | None
+    profile_id: str | None
+    evaluation_id: str | None
+    reservation_id: str
+    price: PriceOut
+    unlabelled: UnlabelledOut | None
+    submitted_at: str
+
+
+class JobList(Answer):
+    jobs: list[JobOut]
+    next: str | None
