@@ -1,5 +1,5 @@
 # One image for the API, the workers and the migrations; the command says which.
-# A tag may move. Pin the base by its digest: docs/guides/operator.md.
+# A tag may move. Pin the base by its digest: docs/guides/operator-install.md.
 
 ARG PYTHON_IMAGE=python:3.13-slim-bookworm
 

@@ -184,7 +184,7 @@ class Settings:
     release_interval_s: int = _setting(
         "0",
         "Seconds between the public times at which workers claim jobs, and charges, progress and results appear, 1 to "
-        "86,400 (see docs/guides/operator.md); 0 shows all of them at once.",
+        "86,400 (see docs/guides/operator-install.md); 0 shows all of them at once.",
         int,
         worker=True,
     )

@@ -358,7 +358,7 @@ class Database:
         """Empties the write-ahead log of a SQLite database, which still has what was deleted.
 
         Waits for readers for :data:`LOG_WAIT_S` at most; then the log stays until a later call. PostgreSQL removes
-        deleted content by vacuum and recycles its log; docs/guides/operator.md says what that means for keys.
+        deleted content by vacuum and recycles its log; docs/guides/operator-keys.md says what that means for keys.
         """
         if self.dialect == "sqlite":
             with self._exclusive(), closing(self.engine.raw_connection()) as connection:

@@ -10,7 +10,7 @@ import pytest
 
 from app.core import processes
 
-_GUIDE = Path(__file__).parents[2] / "docs" / "guides" / "operator.md"
+_GUIDE = Path(__file__).parents[2] / "docs" / "guides" / "operator-backup.md"
 _DRILL = re.compile(r"^```bash\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 

@@ -66,7 +66,8 @@ def test_a_worker_has_the_time_to_finish_the_longest_job() -> None:
     """A worker that is killed before loses the budget of its job."""
     longest_s = limits.CHILD_TIMEOUT_S + limits.CHILD_EXIT_S
     assert PODS["grovekeeper-worker"]["terminationGracePeriodSeconds"] > longest_s
-    compose, unit = COMPOSE["worker"]["stop_grace_period"], (_ROOT / "docs" / "guides" / "operator.md").read_text()
+    compose = COMPOSE["worker"]["stop_grace_period"]
+    unit = (_ROOT / "docs" / "guides" / "operator-install.md").read_text(encoding="utf-8")
     hours = [compose.removesuffix("h"), *re.findall(r"^TimeoutStopSec=(\d+)h$", unit, flags=re.MULTILINE)]
     assert len(hours) == 2
     assert all(int(number) * 3_600 > longest_s for number in hours)
@@ -135,7 +136,7 @@ def test_the_proxy_admits_what_the_service_admits_and_keeps_no_body() -> None:
 
 
 def test_the_guide_serves_below_a_path_what_the_sample_serves_at_the_root() -> None:
-    guide = (_ROOT / "docs" / "guides" / "operator.md").read_text(encoding="utf-8")
+    guide = (_ROOT / "docs" / "guides" / "operator-install.md").read_text(encoding="utf-8")
     (shown,) = re.findall(r"^```nginx\n(.*?)^```", guide, re.DOTALL | re.MULTILINE)
     (prefix,) = re.findall(r"`GROVEKEEPER_PATH_PREFIX=([^`]+)`", guide)
     assert f"location {prefix}/ {{\n    proxy_pass http://grovekeeper/;" in shown, "the slash removes the prefix"

@@ -81,7 +81,7 @@ class _TwoRoles:
 
 @pytest.fixture
 def two_roles(postgres_url: str) -> Iterator[_TwoRoles]:
-    """A database with an owner's role and a service's role, as docs/guides/operator.md describes."""
+    """A database with an owner's role and a service's role, as docs/guides/operator-install.md describes."""
     tag, password = secrets.token_hex(4), secrets.token_hex(8)
     owner, service = f"owner_{tag}", f"service-{tag}"
     for role in (owner, service):
