@@ -72,11 +72,11 @@ class CountedCells:
 
     Attributes:
         stored: the sanitised cells: float64 inside the bounds with null = MISSING, or int32 codes.
-        uploaded: the cells as they were uploaded: float64 with NaN for an empty cell, or text, in a dictionary or not.
+        parsed: the cells before numbers are clamped: float64 with NaN for an empty cell, or the same codes.
     """
 
     stored: pa.Array = field(repr=False)
-    uploaded: pa.Array = field(repr=False)
+    parsed: pa.Array = field(repr=False)
 
 
 class _Texts:
@@ -236,7 +236,8 @@ class CategoryColumn(_Column):
             missing = pa.scalar(self._feature.missing_code, pa.int32())
             codes = pc.if_else(is_empty, missing, pc.fill_null(codes, other))
         self._n_read += len(cells)
-        return CountedCells(texts.of_cells(codes), cells)
+        of_cells = texts.of_cells(codes)
+        return CountedCells(of_cells, of_cells)
 
 
 class LabelColumn(_Column):
@@ -259,7 +260,8 @@ class LabelColumn(_Column):
             self._suspect(texts.values.filter(pc.and_not(is_unknown, is_empty)), self._label.classes)
             codes = pc.fill_null(codes, pa.scalar(UNKNOWN_LABEL, pa.int32()))
         self._n_read += len(cells)
-        return CountedCells(texts.of_cells(codes), cells)
+        of_cells = texts.of_cells(codes)
+        return CountedCells(of_cells, of_cells)
 
 
 class UnitColumn(_Column):

@@ -1,15 +1,15 @@
 """Computes keyed fingerprints of rows, by which an owner finds uploads that contain the same rows.
 
-The fingerprint of a row is a keyed hash of its features and label as they were uploaded, in the order of the
-declaration: of the values of numbers, and of texts without spaces around them. Without the key, nobody can test a guess
-against the files. The unit column is left out, so that a copy with other identifiers for people is recognised, too.
-Fingerprints are stored in a folder beside the rows, encrypted under the same data key, and erased with them.
+The fingerprint of a row is a keyed hash of its features and label as they were parsed, in the order of the
+declaration: of the values of numbers before they are clamped, and of the texts of declared categories. All undeclared
+texts of a column are one value, as they are in the stored rows. Without the key, nobody can test a guess against the
+files. The unit column is left out, so that a copy with other identifiers for people is recognised, too. Fingerprints
+are stored in a folder beside the rows, encrypted under the same data key, and erased with them.
 
-The hash is PMAC (Black and Rogaway, 2002) with masks that are a function of the block's place: AES of each block XOR
-its mask, summed by XOR, and AES of the sum with another key, of which 64 bits are kept. All blocks of many rows are
-encrypted in one call, which a hash of one row after another would not allow. A row is encoded as its numbers, two to a
-block, and then its texts with separators, filled up with NUL, which no stored text contains: different rows have
-different blocks.
+The hash is AES-CMAC (RFC 4493), of which 64 bits are kept, computed for all rows of a block at once: one call of a
+library for each row, of BLAKE2 as of another hash, costs as much as the rest of the upload. The message of a row is the
+number of its columns and a word of 64 bits for each: the bits of a number, or the keyed BLAKE2b of a category, which is
+computed once for each category of the declaration.
 
 No balance, cap, population or job depends on fingerprints. They are compared only when an owner asks, and only
 with other datasets of the same owner (docs/adr/0011-overlap-is-shown-not-held.md).
@@ -23,12 +23,12 @@ import os
 import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from hashlib import blake2b
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
-from cryptography.hazmat.primitives.ciphers import Cipher, CipherContext
+from cryptography.hazmat.primitives.ciphers import Cipher
 from cryptography.hazmat.primitives.ciphers.algorithms import AES256
 from cryptography.hazmat.primitives.ciphers.modes import ECB
 from numpy.typing import NDArray
@@ -36,6 +36,7 @@ from numpy.typing import NDArray
 from app.core.errors import InstallationError
 from app.core.files import Store, StoredFile
 from app.core.sealed_files import SealBroken, SealedFile
+from grovekeeper_forests.data.schema import Schema
 
 KEY_BYTES = 32
 FINGERPRINT_BYTES = 8
@@ -44,16 +45,16 @@ FINGERPRINT_BYTES = 8
 KEY_FILE = "fingerprint.key"
 """Name in the store of the key of all fingerprints of an installation."""
 
-_BLOCK_KEY = b"grovekeeper/fingerprint-block/1"
-_MASK_KEY = b"grovekeeper/fingerprint-mask/1"
-_SUM_KEY = b"grovekeeper/fingerprint-sum/1"
-_BLOCK_BYTES = 16
-_SEPARATOR = "\x1f"
+_ROW_KEY = b"grovekeeper/fingerprint-row/2"
+_TEXT_KEY = b"grovekeeper/fingerprint-text/2"
+_UNDECLARED = "\0"
+"""Of an undeclared text; no category has a NUL."""
+
+_EMPTY = ""
+_REDUCTION = 0x87  # of CMAC's subkeys for blocks of 128 bits
 _STORED = np.dtype("<u8")
 _PASS_BYTES = 64 * 1024 * 1024
 _CHUNK = 2**20
-_PASS_ROWS = 2**12
-"""Rows that are hashed together: their blocks stay in the processor's cache, and in memory that the process has."""
 
 
 @dataclass(frozen=True)
@@ -71,18 +72,56 @@ class Fingerprints:
     cells_key: bytes = field(repr=False)
     body: bytes | None = field(default=None, repr=False)
 
+
+class RowHash:
+    """The fingerprints of the rows of one declaration: AES-CMAC of their words."""
+
+    def __init__(self, key: bytes, schema: Schema) -> None:
+        # Each block is XORed with the result of the one before, so equal blocks do not show: the mode is CMAC's.
+        self._aes = Cipher(AES256(hmac.digest(key, _ROW_KEY, "sha256")), ECB()).encryptor()  # noqa: S305
+        text_key = hmac.digest(key, _TEXT_KEY, "sha256")
+        texts = [feature.categories if feature.is_categorical else None for feature in schema.features]
+        self._words = [
+            None if column is None else _words_of([*column, _UNDECLARED, _EMPTY], text_key)
+            for column in (*texts, schema.label.classes)
+        ]
+        of_zero = int.from_bytes(self._encrypted(np.zeros((1, 2), _STORED)).tobytes())
+        subkey = (of_zero << 1) % 2**128 ^ (_REDUCTION if of_zero >> 127 else 0)
+        self._subkey = np.frombuffer(subkey.to_bytes(16), _STORED)
+
     def of_rows(self, columns: Sequence[pa.Array]) -> NDArray[np.uint64]:
         """The fingerprints of one block, PRIVATE.
 
         Args:
-            columns: PRIVATE; the features and the label: float64 with NaN for an empty cell, or text without NUL, in
-                a dictionary or not.
+            columns: PRIVATE; the features and the label: float64 with NaN for an empty cell, or codes.
         """
         if not len(columns[0]):
             return _NOTHING
-        numbers = [column.to_numpy() for column in columns if column.type == "double"]
-        texts = _joined([column for column in columns if column.type != "double"])
-        return _Mac(self.key).of_rows(numbers, *texts)
+        states = np.zeros((len(columns[0]), 2), _STORED)
+        states[:, 0] = len(columns)
+        for place, (column, words) in enumerate(zip(columns, self._words, strict=True), start=1):
+            if place % 2 == 0:
+                states = self._encrypted(states)
+            cells = column.to_numpy()
+            states[:, place % 2] ^= _bits(cells) if words is None else words[cells]
+        return self._encrypted(states ^ self._subkey)[:, 0].copy()
+
+    def _encrypted(self, blocks: NDArray[np.uint64]) -> NDArray[np.uint64]:
+        room = np.empty(blocks.size + 2, _STORED)  # the library wants room for one more block, without its last byte
+        self._aes.update_into(blocks.data.cast("B"), room.data.cast("B"))
+        return room[: blocks.size].reshape(blocks.shape)
+
+
+def _words_of(texts: Sequence[str], key: bytes) -> NDArray[np.uint64]:
+    digests = [blake2b(text.encode(), digest_size=FINGERPRINT_BYTES, key=key).digest() for text in texts]
+    return np.frombuffer(b"".join(digests), _STORED)
+
+
+def _bits(numbers: NDArray[np.float64]) -> NDArray[np.uint64]:
+    """The bits of numbers; equal numbers have equal bits."""
+    values = numbers + 0.0  # -0.0 becomes 0.0
+    values[np.isnan(values)] = np.nan
+    return values.view(np.uint64)
 
 
 @dataclass(frozen=True)
@@ -160,101 +199,6 @@ def compare(uploads: Mapping[str, SealedFile], others: Mapping[str, Mapping[str,
 def _size_bytes(file: SealedFile) -> int:
     with file.file.open() as stored:
         return stored.seek(0, os.SEEK_END)
-
-
-class _Mac:
-    def __init__(self, key: bytes) -> None:
-        self._encrypt_blocks, self._encrypt_masks, self._encrypt_sums = (
-            _encryptor(hmac.digest(key, purpose, "sha256")) for purpose in (_BLOCK_KEY, _MASK_KEY, _SUM_KEY)
-        )
-
-    def of_rows(
-        self, numbers: Sequence[NDArray[np.float64]], text: NDArray[np.uint64], n_text_blocks: NDArray[np.int64]
-    ) -> NDArray[np.uint64]:
-        """The hash of each row, 64 bits.
-
-        Args:
-            numbers: PRIVATE; float64 ``(n_rows,)`` of every column of numbers.
-            text: PRIVATE, shape ``(n_rows' blocks in all, 2)``: the further blocks of all rows, row after row.
-            n_text_blocks: of each row, at least one.
-        """
-        n_number_blocks = -(-len(numbers) // 2)
-        masks = self._masks(n_number_blocks + int(n_text_blocks.max()))
-        ends = np.concatenate([[0], n_text_blocks.cumsum()])
-        hashes = np.empty(len(n_text_blocks), _STORED)
-        for start in range(0, len(hashes), _PASS_ROWS):
-            rows = slice(start, start + _PASS_ROWS)
-            starts = ends[:-1][rows] - ends[start]
-            of_text = text[ends[start] : ends[min(rows.stop, len(hashes))]]
-            sums = self._sums_of_text(of_text, starts, n_text_blocks[rows], masks[n_number_blocks:])
-            block = np.zeros_like(sums)
-            for place in range(n_number_blocks):
-                for half, column in enumerate(numbers[2 * place : 2 * place + 2]):
-                    np.bitwise_xor(_bits(column[rows]), masks[place, half], out=block[:, half])
-                if len(numbers) == 2 * place + 1:
-                    block[:, 1] = masks[place, 1]
-                sums ^= _encrypted(self._encrypt_blocks, block)
-            hashes[rows] = _encrypted(self._encrypt_sums, sums)[:, 0]
-        return hashes
-
-    def _sums_of_text(
-        self,
-        text: NDArray[np.uint64],
-        starts: NDArray[np.int64],
-        n_blocks: NDArray[np.int64],
-        masks: NDArray[np.uint64],
-    ) -> NDArray[np.uint64]:
-        places = np.arange(len(text)) - starts.repeat(n_blocks)
-        # Masks are moved as elements of 16 bytes: NumPy moves rows of two elements several times slower.
-        masked = masks.view(np.complex128)[:, 0].take(places).view(np.uint64).reshape(text.shape)
-        masked ^= text
-        return np.bitwise_xor.reduceat(_encrypted(self._encrypt_blocks, masked), starts)
-
-    def _masks(self, n_places: int) -> NDArray[np.uint64]:
-        """The mask of each place, shape ``(n_places, 2)``."""
-        places = np.zeros((n_places, 2), np.uint64)
-        places[:, 0] = np.arange(n_places)
-        return _encrypted(self._encrypt_masks, places)
-
-
-def _encryptor(key: bytes) -> CipherContext:
-    # Each block is XORed with the mask of its place before, so equal blocks do not show: the mode is a part of PMAC.
-    return Cipher(AES256(key), ECB()).encryptor()  # noqa: S305
-
-
-def _encrypted(encryptor: CipherContext, blocks: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    room = np.empty(blocks.size + 2, np.uint64)  # the library wants room for one more block, without its last byte
-    encryptor.update_into(blocks.data.cast("B"), room.data.cast("B"))
-    return room[: blocks.size].reshape(blocks.shape)
-
-
-def _bits(numbers: NDArray[np.float64]) -> NDArray[np.uint64]:
-    """The bits of numbers; equal numbers have equal bits."""
-    values = numbers + 0.0  # -0.0 becomes 0.0
-    values[np.isnan(values)] = np.nan
-    return values.view(np.uint64)
-
-
-def _joined(texts: Sequence[pa.Array]) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
-    """The texts of each row with separators, as blocks that are filled up with NUL, and the number of blocks of each
-    row."""
-    joined = pc.binary_join_element_wise(*map(_trimmed, texts), _SEPARATOR)
-    n_bytes = pc.binary_length(joined).to_numpy().astype(np.int64)
-    n_blocks = np.maximum(-(-n_bytes // _BLOCK_BYTES), 1)
-    fillings = pa.array(["\0" * length for length in range(_BLOCK_BYTES + 1)])
-    filled = pc.binary_join_element_wise(joined, fillings.take(pa.array(n_blocks * _BLOCK_BYTES - n_bytes)), "")
-    n_all = int(n_blocks.sum())
-    return np.frombuffer(filled.buffers()[2], np.uint64, count=2 * n_all).reshape(n_all, 2), n_blocks
-
-
-def _trimmed(texts: pa.Array) -> pa.Array:
-    """Texts without white space around them. No text has a space if no byte is a space or a control character."""
-    if pa.types.is_dictionary(texts.type):
-        return _trimmed(texts.dictionary).take(texts.indices)
-    characters = texts.buffers()[2]
-    if characters is not None and characters.size and np.frombuffer(characters, np.uint8).min() <= ord(" "):
-        return pc.ascii_trim_whitespace(texts)
-    return texts
 
 
 _NOTHING: NDArray[np.uint64] = np.empty(0, dtype=_STORED)

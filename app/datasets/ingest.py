@@ -33,7 +33,7 @@ from app.datasets.admission import ROW_ID_BYTES, AdmissionBook, unit_row_ids
 from app.datasets.columnar_source import ColumnarSource
 from app.datasets.columnar_stream import Blocks
 from app.datasets.csv_columns import Column, CountedCells, LabelColumn, ReadColumn, UnitColumn, new_column
-from app.datasets.fingerprints import Fingerprints, side_by_side
+from app.datasets.fingerprints import Fingerprints, RowHash, side_by_side
 from app.datasets.row_layout import as_feature, hash_cells, hash_keys, own_column_partitions, stored_columns
 from app.datasets.upload_bodies import BodyForm, CsvSource
 from grovekeeper_forests import limits as forest_limits
@@ -277,7 +277,8 @@ class _Intake:
         self.n_rows = 0
         self._unit = None if rules.unit_column is None else UnitColumn(rules.unit_column, rules.unit_form)
         self._book = book
-        self._prints, self._printed = prints, printed
+        self._printed = printed
+        self._row_hash = RowHash(prints.key, rules.schema)
         self._recognised = hmac.new(prints.cells_key, digestmod="sha256")
         self.dropped = None if self._unit is None else DroppedCounts()
         self._over = dict[bytes, tuple[int, int]]()
@@ -361,7 +362,7 @@ class _Intake:
         """The rows of a block that are stored, with their ids. Writes their fingerprints."""
         first_own = len(cells) - self._n_own
         arrays = [column.stored for column in cells]
-        prints = self._prints.of_rows([column.uploaded for column in cells[:first_own]])
+        prints = self._row_hash.of_rows([column.parsed for column in cells[:first_own]])
         # All rows: if the digest depended on those that are stored, it would depend on rows of other uploads.
         recognised = [prints, *(column.to_numpy() for column in arrays[first_own:])]
         if units is None:

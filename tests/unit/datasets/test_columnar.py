@@ -441,13 +441,13 @@ def test_the_rows_of_a_block_of_csv_have_the_same_limit(monkeypatch: pytest.Monk
     """A row can be two bytes, so that half a million fit into the text that the parser takes at a time."""
     monkeypatch.setattr(limits, "MAX_BLOCK_ROWS", 10)
     ingest, read = Ingestion(tmp_path), list[int]()
-    of_rows = fingerprints.Fingerprints.of_rows
+    of_rows = fingerprints.RowHash.of_rows
 
-    def watched(prints: Any, columns: Any) -> Any:
+    def watched(row_hash: Any, columns: Any) -> Any:
         read.append(len(columns[0]))
-        return of_rows(prints, columns)
+        return of_rows(row_hash, columns)
 
-    monkeypatch.setattr(fingerprints.Fingerprints, "of_rows", watched)
+    monkeypatch.setattr(fingerprints.RowHash, "of_rows", watched)
     assert ingest(HEADER + GOOD_ROW * 25).n_rows == 25
     assert read == [10, 10, 5]
 

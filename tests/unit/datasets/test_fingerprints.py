@@ -1,5 +1,6 @@
 """Tests that fingerprints are keyed functions of a row's values, and how overlaps are counted."""
 
+import hashlib
 import hmac
 import stat
 import struct
@@ -9,13 +10,15 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
-from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+from cryptography.hazmat.primitives import cmac
+from cryptography.hazmat.primitives.ciphers import algorithms
 
 from app.core.errors import InstallationError
 from app.core.files import Directory
 from app.core.sealed_files import DataKey, SealedFile
 from app.datasets import fingerprints, row_files
-from tests.support.uploads import DATA_KEY, GOOD_ROW, HEADER, KEY, Ingestion, path_of
+from grovekeeper_forests.data.schema import Feature, Label, Schema
+from tests.support.uploads import DATA_KEY, GOOD_ROW, HEADER, KEY, SCHEMA, Ingestion, path_of
 
 
 def printed(ingest: Ingestion) -> list[int]:
@@ -55,55 +58,82 @@ def test_equal_numbers_have_equal_fingerprints(tmp_path: Path) -> None:
     assert printed(plain) == printed(other)
 
 
-_CELLS = [["Male", "", "x" * 40], ["", "Bern", "y" * 16], ["Mal", "eBern", ""], ["", "", ""]]
+def test_all_undeclared_texts_of_a_column_are_one_value(ingest: Ingestion) -> None:
+    rows = [GOOD_ROW.replace("Male", text) for text in ("Male", "male", " Male", "")]
+    declared, undeclared, also_undeclared, empty = _printed_rows(ingest, rows)
+    assert undeclared == also_undeclared
+    assert len({declared, undeclared, empty}) == 3
 
 
-@pytest.mark.parametrize(
-    "numbers", [[], [[1.5, 0.0, -2.0, np.nan]], [[1.5, -0.0, 7.0, 1e300], [0.0] * 4, [np.inf] * 4]]
-)
-def test_fingerprints_are_pmac_of_numbers_and_texts(tmp_path: Path, numbers: list[list[float]]) -> None:
-    destination = SealedFile.at(tmp_path / "x", DATA_KEY)
-    columns = [pa.array(column, pa.float64()) for column in numbers]
-    columns += [pa.array(cells, pa.string()) for cells in zip(*_CELLS, strict=True)]
-    with destination.new(existing="refuse") as file:
-        file.write(fingerprints.Fingerprints(destination, KEY, KEY).of_rows(columns).data)
-    rows = [_encoded([column[row] for column in numbers], texts) for row, texts in enumerate(_CELLS)]
-    assert values(destination) == [_pmac(row) for row in rows]
-    assert len(set(rows)) == len(rows)
+def test_numbers_are_not_clamped(ingest: Ingestion) -> None:
+    out_of_bounds = [GOOD_ROW.replace("39", number) for number in ("1000", "2000", "2e3")]
+    first, second, third = _printed_rows(ingest, out_of_bounds)
+    assert first != second == third
 
 
-def _encoded(numbers: list[float], texts: list[str]) -> bytes:
-    packed = b"".join(struct.pack("<d", number + 0.0) for number in numbers)
-    text = "\x1f".join(texts).encode()
-    return packed + bytes(-len(packed) % 16) + text + bytes(-len(text) % 16)
+def _printed_rows(ingest: Ingestion, rows: list[str]) -> list[int]:
+    ingest(HEADER + "".join(rows))
+    return printed(ingest)
 
 
-def _pmac(row: bytes) -> int:
-    block_key, mask_key, sum_key = (
-        hmac.digest(KEY, b"grovekeeper/fingerprint-%b/1" % purpose, "sha256") for purpose in (b"block", b"mask", b"sum")
-    )
-    total = 0
-    for place, start in enumerate(range(0, len(row), 16)):
-        mask = _aes(mask_key, place.to_bytes(16, "little"))
-        masked = int.from_bytes(row[start : start + 16]) ^ int.from_bytes(mask)
-        total ^= int.from_bytes(_aes(block_key, masked.to_bytes(16)))
-    return int.from_bytes(_aes(sum_key, total.to_bytes(16))[:8], "little")
+_NUMBERS = [1.5, -0.0, np.nan, np.inf]
 
 
-def _aes(key: bytes, block: bytes) -> bytes:
-    return Cipher(algorithms.AES256(key), modes.ECB()).encryptor().update(block)
+@pytest.mark.parametrize("n_numbers", [0, 1, 2, 3])
+def test_fingerprints_are_cmac_of_the_words_of_a_row(n_numbers: int) -> None:
+    names = [f"n{index}" for index in range(n_numbers)]
+    columns = [pa.array(np.roll(_NUMBERS, index)) for index in range(n_numbers)]
+    expected = [_cmac(row) for row in _encoded(columns, [0, 1, 2, 3], [1, 0, -1, 1])]
+    for texts in (["a", "b"], ["b", "a"]):  # the order in which categories are declared does not matter
+        features = [Feature(name, "numeric", lower=0, upper=1) for name in names]
+        schema = Schema((*features, Feature("k", "categorical", categories=tuple(texts))), Label("y", ("no", "yes")))
+        codes = [texts.index("a"), texts.index("b"), 2, 3]
+        cells = [*columns, pa.array(codes, pa.int32()), pa.array([1, 0, -1, 1], pa.int32())]
+        assert fingerprints.RowHash(KEY, schema).of_rows(cells).tolist() == expected
+    assert len(set(expected)) == 4
 
 
-def test_without_the_key_a_guess_cannot_be_tested(tmp_path: Path) -> None:
-    ingest = Ingestion(tmp_path)
+def test_no_rows_have_no_fingerprints() -> None:
+    none = [pa.array([], pa.float64() if feature.type != "categorical" else pa.int32()) for feature in SCHEMA.features]
+    assert fingerprints.RowHash(KEY, SCHEMA).of_rows([*none, pa.array([], pa.int32())]).tolist() == []
+
+
+def test_a_key_of_cmac_with_either_top_bit_has_the_subkey_of_the_standard() -> None:
+    schema = Schema((Feature("n", "numeric", lower=0, upper=1),), Label("y", ("no", "yes")))
+    for number in range(16):
+        key = bytes([number]) * 32
+        words = [struct.pack("<Q", 2), struct.pack("<d", 0.5), _word("yes", key)]
+        (fingerprint,) = fingerprints.RowHash(key, schema).of_rows([pa.array([0.5]), pa.array([1], pa.int32())])
+        assert fingerprint == _cmac(words, key)
+
+
+def _encoded(numbers: list[pa.Array], codes: list[int], labels: list[int]) -> list[list[bytes]]:
+    """The words of each row."""
+    columns = [[struct.pack("<d", number + 0.0) for number in column.to_pylist()] for column in numbers]
+    columns.append([_word(("a", "b", "\0", "")[code]) for code in codes])
+    columns.append([_word(("no", "yes", "")[label]) for label in labels])
+    count = struct.pack("<Q", len(columns))
+    return [[count, *row] for row in zip(*columns, strict=True)]
+
+
+def _word(text: str, key: bytes = KEY) -> bytes:
+    text_key = hmac.digest(key, b"grovekeeper/fingerprint-text/2", "sha256")
+    return hashlib.blake2b(text.encode(), digest_size=8, key=text_key).digest()
+
+
+def _cmac(words: list[bytes], key: bytes = KEY) -> int:
+    row = b"".join(words)
+    mac = cmac.CMAC(algorithms.AES256(hmac.digest(key, b"grovekeeper/fingerprint-row/2", "sha256")))
+    mac.update(row + bytes(-len(row) % 16))
+    return int.from_bytes(mac.finalize()[:8], "little")
+
+
+def test_without_the_key_a_guess_cannot_be_tested(ingest: Ingestion) -> None:
     ingest(HEADER + GOOD_ROW)
-    destination = SealedFile.at(tmp_path / "x", DATA_KEY)
-
-    with destination.new(existing="refuse") as file:
-        columns = [pa.array([cell]) for cell in (39.0, 1.75, "Male", "Bern, BE", ">50K")]
-        file.write(fingerprints.Fingerprints(destination, bytes(32), KEY).of_rows(columns).data)
-        file.write(fingerprints.Fingerprints(destination, KEY, KEY).of_rows(columns).data)
-    without, with_key = values(destination)
+    cells = [39.0, 1.75, SCHEMA.features[2].categories.index("Male"), SCHEMA.features[3].categories.index("Bern, BE")]
+    cells.append(SCHEMA.label.classes.index(">50K"))
+    columns = [pa.array([cell], pa.float64() if isinstance(cell, float) else pa.int32()) for cell in cells]
+    (with_key,), (without,) = (fingerprints.RowHash(key, SCHEMA).of_rows(columns) for key in (KEY, bytes(32)))
     assert [with_key] == printed(ingest) != [without]
 
 
