@@ -164,6 +164,11 @@ def _line(
     return f"<polyline points='{listed}' fill='none' stroke='{colour}' stroke-width='{width}'{dashes}/>"
 
 
-if __name__ == "__main__":
+def write() -> None:
+    """Stores all pictures."""
     for file, picture in drawn().items():
         (FOLDER / file).write_text(picture, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    write()

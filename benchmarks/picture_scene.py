@@ -124,7 +124,7 @@ def _waves(ada: Client, ben: Client, ids: dict[str, str], rows: Path) -> str:
     waves = _declared(ada, "panel", ids, partitions=partitions, public_size=_N_SMALL, population="residents")
     ada.upload_rows(waves, rows)
     _trained(ben, waves, "0.75", "panel forest")
-    ada.upload_rows(waves, rows)
+    ada.upload_rows(waves, rows, again=True)
     ada.erase_upload(waves, next(ada.uploads(waves))["epoch"])
     return waves
 

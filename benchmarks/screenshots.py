@@ -1,7 +1,9 @@
-"""Takes the pictures of the dashboard for the documentation: ``python -m benchmarks.screenshots [NAME ...]``.
+"""Makes all pictures of the documentation: ``python -m benchmarks.screenshots [NAME ...]``.
 
-Runs a server in a temporary home, makes the scene of :mod:`benchmarks.picture_scene` through its API, walks through the
-pages as its people, and ends the server. Needs Chromium (``CHROMIUM`` names another program).
+Draws those of :mod:`benchmarks.guide_pictures`. For those of the dashboard, runs a server in a temporary home, makes
+the scene of :mod:`benchmarks.picture_scene` through its API, walks through the pages as its people, and ends the
+server. Needs Chromium (``CHROMIUM`` names another program). ``--unchanged`` takes no picture and records that all
+pictures still show their pages, after a change of a template that nobody sees.
 """
 
 import os
@@ -16,7 +18,7 @@ from playwright.sync_api import Browser, Page, ViewportSize, sync_playwright
 
 from app.cli.demo import running
 from app.core.settings import Settings
-from benchmarks import palette_png
+from benchmarks import guide_pictures, page_digests, palette_png
 from benchmarks.guide_pictures import FOLDER
 from benchmarks.picture_scene import Scene, built
 from grovekeeper_client.client import Client
@@ -113,6 +115,7 @@ def _declare(page: Page) -> None:
 
 
 def _upload(page: Page, rows: Path) -> None:
+    page.get_by_label("Store a file once more that was uploaded before").check()
     page.set_input_files("#file", rows)
     page.get_by_role("button", name="Upload", exact=True).click()
     page.locator("#answer").get_by_text("Only owners see this report").wait_for()
@@ -169,11 +172,16 @@ def take(browser: Browser, url: str, keys: dict[str, str], shots: list[_Shot], *
     for shot in shots:
         with _signed_in(browser, url, keys.get(shot.who), phone=phone) as page:
             palette_png.write(FOLDER / f"dashboard-{shot.name}.png", _taken(page, url, shot), blank)
+            page_digests.record([shot.name])
 
 
 def main() -> None:
-    """Makes the scene, takes the pictures that the command line names (default all), and ends the server."""
+    """Draws the diagrams, and takes the pictures of the dashboard that the command line names (default all)."""
     wanted = set(sys.argv[1:])
+    if wanted == {"--unchanged"}:
+        page_digests.record(page_digests.TEMPLATES)
+        return
+    guide_pictures.write()
     with tempfile.TemporaryDirectory() as folder:
         home = Path(folder)
         settings = Settings.from_environment(os.environ, home=home)

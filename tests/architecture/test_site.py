@@ -10,7 +10,7 @@ import pytest
 from mkdocs.commands.build import build
 from mkdocs.config import load_config
 
-from benchmarks import guide_pictures
+from benchmarks import guide_pictures, page_digests
 from research import papers_page
 
 ROOT = Path(__file__).parents[2]
@@ -68,6 +68,21 @@ def test_the_reference_in_the_repository_is_that_of_the_document() -> None:
 def test_the_pictures_are_those_of_the_measurements() -> None:
     files = {file.name: file.read_text("utf-8") for file in guide_pictures.FOLDER.glob("*.svg")}
     assert files == guide_pictures.drawn(), "run: python -m benchmarks.guide_pictures"
+
+
+def test_the_pictures_of_the_dashboard_show_its_present_pages() -> None:
+    """A template or the style sheet that changed needs other pictures."""
+    stored = json.loads(page_digests.DIGESTS.read_text("utf-8"))
+    changed = [name for name in page_digests.TEMPLATES if stored.get(name) != page_digests.digest(name)]
+    assert changed == [], (
+        "run: python -m benchmarks.screenshots NAME ..., or with --unchanged if nobody sees the change"
+    )
+
+
+def test_every_picture_of_the_dashboard_has_a_page_and_a_place_in_the_documentation() -> None:
+    pictures = {file.stem.removeprefix("dashboard-") for file in guide_pictures.FOLDER.glob("dashboard-*.png")}
+    shown = re.findall(r"pictures/dashboard-([a-z-]+)\.png", (ROOT / "docs" / "dashboard.md").read_text("utf-8"))
+    assert pictures == set(page_digests.TEMPLATES) == set(shown)
 
 
 def test_the_page_of_the_papers_is_that_of_the_catalogue() -> None:
