@@ -1,5 +1,6 @@
 """The command as a whole: a light start, a complete list of commands, and correct output in any locale."""
 
+import inspect
 import io
 import os
 import subprocess
@@ -23,6 +24,20 @@ def test_starting_imports_nothing_heavy() -> None:
     probe = "import sys, app.cli.main; print(*sorted(m for m in sys.modules if '.' not in m))"
     done = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, check=True)
     assert set(HEAVY).isdisjoint(done.stdout.split())
+
+
+def test_the_help_text_imports_no_command() -> None:
+    probe = "import sys; from typer.testing import CliRunner; from app.cli.main import app"
+    probe += "; CliRunner().invoke(app, ['--help']); print(*(m for m in sys.modules if 'app' in m.split('.')))"
+    done = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, check=True)
+    assert set(done.stdout.split()) == {"app", "app.cli", "app.cli.main"}
+
+
+def test_the_help_text_says_what_the_commands_say() -> None:
+    for names in main._PANELS.values():
+        for name, (_, text) in names.items():
+            first, _, _ = inspect.cleandoc(main._command(name).help).partition("\n\n")
+            assert text == first.replace("\n", " ")
 
 
 def test_a_command_imports_no_other_command() -> None:
