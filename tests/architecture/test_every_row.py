@@ -141,6 +141,10 @@ REASONS: dict[str, dict[tuple[str, str], str]] = {
     },
     "grovekeeper_forests/estimators.py": {
         ("_PrivateForest._columns", "enumerate(given)"): "columns",
+        ("_PrivateForest._declared", "len({type(each) for each in classes}) > 1"): "classes",
+        ("_PrivateForest._declared", "types <= _TYPES"): "types of features",
+        ("_PrivateForest._plan", "size < 1"): "a public number",
+        ("_by_cell", "enumerate(X.columns)"): "columns",
         ("_PrivateForest._rows", "enumerate(classes.tolist())"): "classes",
         ("_PrivateForest._rows", "known >= 0"): "the label of one row",
     },

@@ -46,7 +46,7 @@ DENSITIES = {
 """The largest densities. A line with more than 20 tokens is dense; the last two are per 1,000 lines of code."""
 
 MIN_COMMENTS = 1.1
-"""The smallest number of comments per 100 lines of code of the code, those in ``limits.py`` left out."""
+"""The smallest number of comments per 100 lines of code, those in ``limits.py`` left out."""
 
 SLACK = 1.03
 

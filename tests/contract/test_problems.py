@@ -22,6 +22,7 @@ from app.core.logging import JsonFormatter
 from app.core.settings import Settings
 from app.db import migrate
 from app.services.keys import create_admin
+from grovekeeper_forests import catalogue
 from grovekeeper_forests import errors as forest_errors
 from grovekeeper_forests.errors import GrovekeeperError, ParameterProblem
 
@@ -181,6 +182,12 @@ def test_every_error_is_answered_as_its_problem(error: GrovekeeperError) -> None
     assert json.loads(bytes(answer.body)) == members | MEMBERS.get(type(error), {})
     headers = {name: answer.headers.get(name) for name in ("WWW-Authenticate", "Retry-After") if name in answer.headers}
     assert headers == HEADERS.get(type(error), {})
+
+
+def test_no_parameter_of_an_algorithm_has_the_name_of_a_member_of_requests() -> None:
+    """Else its problem would be found at another place than the parameter's."""
+    names = {parameter.name for algorithm in catalogue.BY_SLUG.values() for parameter in algorithm.parameters}
+    assert {errors.pointer((name,)) for name in names} == {f"/parameters/{name}" for name in names}
 
 
 def test_a_refusal_says_in_a_sentence_what_is_left_and_where() -> None:

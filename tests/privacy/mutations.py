@@ -27,6 +27,7 @@ _ABOVE: Final = {"app": ROOT, "grovekeeper_forests": ROOT / "packages" / "forest
 PRODUCT: Final = tuple(f"{package}." for package in _ABOVE)
 SOURCES: Final = tuple(f"{folder / package}/" for package, folder in _ABOVE.items())
 WHOLE: Final = (
+    "grovekeeper_forests.account",
     "app.datasets.private_rows",
     "grovekeeper_forests.algorithms.nbrt.boosted_rows",
     "grovekeeper_forests.algorithms.nbrt.scales",

@@ -3,20 +3,23 @@
 It is no ledger: it ends with the process, and another process counts for itself. A lifetime budget needs the service.
 """
 
+import os
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
-from decimal import Decimal
 from fractions import Fraction
+from numbers import Integral, Real
 from typing import Any, NoReturn, Self
 
 from grovekeeper_forests import amounts
 from grovekeeper_forests.contract.plan import Plan
 from grovekeeper_forests.errors import GrovekeeperError, ParameterInvalid
-from grovekeeper_forests.privacy import receipts
+from grovekeeper_forests.privacy import accountants, receipts
 from grovekeeper_forests.privacy.accountants import Amount, gdp, pure
 from grovekeeper_forests.privacy.calibration import Terms
-from grovekeeper_forests.privacy.events import Event
+from grovekeeper_forests.privacy.events import Adjacency, Event
+
+_ONE_PROCESS = "an account counts in the process that made it; jobs in several processes need the service"
 
 
 @dataclass(eq=False)
@@ -67,16 +70,23 @@ def _amount(name: str, value: Any) -> Fraction:
     if isinstance(value, Fraction):
         return value
     try:
-        return amounts.parse(Decimal(repr(float(value))) if isinstance(value, float) else value)
+        return amounts.parse(_as_text(value))
     except amounts.NotAnAmount:
         raise ParameterInvalid.named(name, "not-an-amount") from None
+
+
+def _as_text(value: Any) -> Any:
+    """A number of Python or NumPy as its shortest text; anything else as it is."""
+    if isinstance(value, bool) or not isinstance(value, Real):
+        return value
+    return str(int(value)) if isinstance(value, Integral) else repr(float(value))
 
 
 class InProcessAccount:
     """A limit for all jobs on the same rows in this process.
 
     Estimators that share an account, their clones and their fits spend from it together. A copy of it is the same
-    account, and no other process can take it along, so that a search ends at the limit.
+    account, and it charges in the process that made it alone: others would spend the limit again.
 
     Args:
         epsilon: the limit ε.
@@ -88,7 +98,8 @@ class InProcessAccount:
 
     def __init__(self, epsilon: object, delta: object = None) -> None:
         self._terms = terms_of(epsilon, delta)
-        self._limit = self._terms.price()
+        self._limit = accountants.by_name(self._terms.accountant).cap(self._terms.epsilon, self._terms.delta)
+        self._process_id = os.getpid()
         self._spent = 0
         self._receipts: list[Receipt] = []
         self._turn = threading.Lock()
@@ -119,15 +130,20 @@ class InProcessAccount:
         return tuple(self._receipts)
 
     def charge(self, plan: Plan) -> Receipt:
-        """Charges a job before it reads a row, whether or not it then succeeds.
+        """Charges a job before it draws noise, whether or not it then succeeds.
 
         Sequential composition: the losses of jobs on the same rows add up in each of both units
-        (docs/proofs/accounting.md A3), also where later jobs are chosen by the results of earlier ones.
+        (docs/proofs/accounting.md A3), also where later jobs are chosen by what earlier ones released.
 
         Raises:
             LimitExceeded: the job costs more than is left; nothing was charged.
             ParameterInvalid: the job is priced in another unit.
+            ValueError: the plan is for other accounts than this one, or its event costs more than its price.
+            RuntimeError: this process is not the one that made the account.
         """
+        if os.getpid() != self._process_id:
+            raise RuntimeError(_ONE_PROCESS)
+        self._require_own(plan)
         if plan.terms.accountant != self._terms.accountant:
             needs_delta = "required" if plan.terms.delta is None else f"not-for-{self._terms.accountant}"
             raise ParameterInvalid.named("delta", needs_delta)
@@ -139,6 +155,13 @@ class InProcessAccount:
             receipt = receipt_of(plan)
             self._receipts.append(receipt)
         return receipt
+
+    def _require_own(self, plan: Plan) -> None:
+        """Checks that a plan is one for rows of which one is added or removed, and that its price covers its event."""
+        terms = plan.terms
+        is_for_rows = terms.adjacency is Adjacency.ADD_REMOVE_ONE and terms.max_rows == 1 and plan.unlabelled is None
+        if not is_for_rows or not terms.covers(plan.event):
+            raise ValueError("the plan is not one for single rows of one dataset, or costs more than it states")
 
     def _of(self, steps: int) -> Amount:
         return Amount(self._terms.accountant, steps)
@@ -153,7 +176,7 @@ class InProcessAccount:
         return self
 
     def __reduce__(self) -> NoReturn:
-        raise TypeError("an account counts in one process; jobs in other processes need the service")
+        raise TypeError(_ONE_PROCESS)
 
 
 def receipt_of(plan: Plan) -> Receipt:

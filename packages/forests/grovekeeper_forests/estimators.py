@@ -4,15 +4,17 @@ A lifetime budget needs the service: here a limit ends with the process (:mod:`g
 """
 
 import hashlib
+import math
 import os
+import re
 from collections.abc import Mapping
-from typing import Any, Self
+from numbers import Integral
+from typing import Any, Self, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import Tags
-from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_array, check_is_fitted, column_or_1d, validate_data
 
 from grovekeeper_forests.account import InProcessAccount, receipt_of, terms_of
@@ -25,12 +27,15 @@ from grovekeeper_forests.data.sanitiser import (
     SanitisedRows,
     sanitise_prediction_columns,
 )
-from grovekeeper_forests.data.schema import Feature, Schema
+from grovekeeper_forests.data.schema import Feature, FeatureType, Schema
+from grovekeeper_forests.errors import ParameterInvalid
 from grovekeeper_forests.noise.randomness import SystemRandomness
 from grovekeeper_forests.releases.forest import draw, read
 from grovekeeper_forests.releases.forest.price import PlanRequest, plan
 
 _ID_BYTES = 16
+_TYPES = frozenset(get_args(FeatureType))
+_NUMBER = re.compile(r"-?[0-9]+(\.[0-9]+)?")
 
 
 class _PrivateForest(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -41,32 +46,34 @@ class _PrivateForest(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     delta: object
     schema: Mapping[str, Any] | None
     parameters: Mapping[str, Any] | None
-    public_size: int | None
+    public_size: Any
     account: InProcessAccount | None
 
     def fit(self, X: Any, y: Any) -> Self:
         """Trains a forest on rows of the caller, and charges for it before noise is drawn.
 
         The rows are checked and sanitised first, as the service does at an upload: whoever calls holds the rows, and a
-        mistake in them costs nothing. Numbers out of their bounds are clamped, undeclared categories are OTHER, and
-        rows of undeclared classes are left out, each row by itself.
+        mistake in them costs nothing. Each cell and each label is read by itself: numbers out of their bounds are
+        clamped, undeclared categories are OTHER, and rows of undeclared classes are left out.
 
         Args:
             X: PRIVATE; ``(n_rows, n_features)``: an array with the columns in the order of the schema, or a data frame
                 with the names of the schema.
-            y: PRIVATE; ``(n_rows,)`` classes of the schema.
+            y: PRIVATE; ``(n_rows,)`` classes of the schema, by their text: 1 and ``"1"`` are one class.
 
         Raises:
-            ValueError: no schema was declared, or ``X`` and ``y`` are not as declared.
+            ValueError: no schema was declared, or ``X`` and ``y`` are not as declared. No message has a cell.
             ParameterInvalid: ε, δ or a parameter breaks a rule.
+            AccountantMismatch: the algorithm needs a δ.
             LimitExceeded: the account has less left than ε.
         """
         schema, classes = self._declared()
         planned = self._plan(schema)
         rows = self._rows(X, y, schema, classes)
-        self.receipt_ = receipt_of(planned) if self.account is None else self.account.charge(planned)
+        receipt = receipt_of(planned) if self.account is None else self.account.charge(planned)
         forest = draw.grow(planned, schema, rows, SystemRandomness(), on_tree_done=lambda: None, unlabelled=None)
-        self.classes_, self.schema_, self.forest_ = classes, schema, forest
+        self.classes_, self.schema_, self.forest_, self.receipt_ = classes, schema, forest, receipt
+        self.warnings_ = (*schema.warnings, *planned.warnings)
         return self
 
     def quote(self) -> Plan:
@@ -119,24 +126,38 @@ class _PrivateForest(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             raise ValueError(
                 "fit needs a public schema: bounds, categories and classes that are taken from rows tell about them"
             )
-        label = self.schema["label"]
-        classes = list(label["classes"])
-        schema = Schema.from_json({**self.schema, "label": {**label, "classes": list(map(str, classes))}})
+        try:
+            label, types = self.schema["label"], {feature["type"] for feature in self.schema["features"]}
+            classes = list(label["classes"])
+        except (KeyError, TypeError):
+            raise ValueError("a schema has features with a name and a type, and a label with classes") from None
+        if not types <= _TYPES:
+            raise ValueError(f"the type of a feature is one of {', '.join(sorted(_TYPES))}")
+        if len({type(each) for each in classes}) > 1:
+            raise ValueError("classes are all texts, all integers or all truth values")
+        schema = Schema.from_json({**self.schema, "label": {**label, "classes": list(map(_text, classes))}})
         return schema, np.array(classes)
 
     def _plan(self, schema: Schema) -> Plan:
-        terms = terms_of(self.epsilon, self.delta)
-        return plan(PlanRequest(self._algorithm, self.parameters or {}, terms, self.public_size), schema)
+        size, terms = self.public_size, terms_of(self.epsilon, self.delta)
+        if size is not None and (not isinstance(size, Integral) or size < 1):
+            raise ParameterInvalid.named("public_size", "not-positive")
+        return plan(
+            PlanRequest(self._algorithm, self.parameters or {}, terms, None if size is None else int(size)), schema
+        )
 
     def _rows(self, X: Any, y: Any, schema: Schema, classes: NDArray[Any]) -> SanitisedRows:
         """PRIVATE rows with a declared class, each with a random id."""
         columns = self._columns(X, schema, reset=True)
-        labels = check_array(column_or_1d(y, warn=True), ensure_2d=False, dtype=None, input_name="y")
-        check_classification_targets(labels)
+        if y is None:
+            raise ValueError("fit requires y to be passed, but the target y is None")
+        labels = column_or_1d(y if hasattr(y, "dtype") else np.asarray(y, dtype=object), warn=True)
         if len(labels) != columns.n_rows:
-            raise ValueError(f"X has {columns.n_rows} rows and y has {len(labels)}")
-        codes = {label: code for code, label in enumerate(classes.tolist())}
-        known = np.array([codes.get(label, -1) for label in labels.tolist()], dtype=np.int32)
+            raise ValueError("X and y need the same number of rows")
+        if labels.dtype.kind in "iufb" and classes.dtype.kind == "U" and not _is_number(classes):
+            raise ValueError("y holds numbers and the schema declares texts: was y encoded?")
+        codes = {_text(label): code for code, label in enumerate(classes.tolist())}
+        known = np.array([codes.get(_text(label), -1) for label in labels.tolist()], dtype=np.int32)
         is_known = known >= 0
         kept = SanitisedColumns(tuple(column[is_known] for column in columns.columns), int(is_known.sum()))
         ids = np.frombuffer(os.urandom(_ID_BYTES * kept.n_rows), dtype=np.uint8).reshape(-1, _ID_BYTES)
@@ -144,26 +165,34 @@ class _PrivateForest(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def _columns(self, X: Any, schema: Schema, *, reset: bool) -> SanitisedColumns:
         """Rows by the columns of a schema, of which ``X`` needs all and no other."""
-        cells = validate_data(self, X, reset=reset, dtype=None, ensure_all_finite=False)
+        cells = check_array(_by_cell(X), dtype=None, ensure_all_finite=False, estimator=self)
         names = [feature.name for feature in schema.features]
-        given = list(getattr(self, "feature_names_in_", names))
+        given = [str(name) for name in getattr(X, "columns", names)]
+        validate_data(self, X if hasattr(X, "columns") else cells, reset=reset, skip_check_array=True)
         if sorted(given) != sorted(names) or cells.shape[1] != len(names):
             raise ValueError(f"X needs the columns of the schema and no other: {', '.join(names)}")
         place = {name: index for index, name in enumerate(given)}
         columns = {feature.name: _cells(feature, cells[:, place[feature.name]]) for feature in schema.features}
-        return sanitise_prediction_columns(schema, columns)
+        try:
+            return sanitise_prediction_columns(schema, columns)
+        except ParameterInvalid as invalid:  # whose numbers of rows are exact
+            problems = sorted({f"{problem.column}: {problem.problem}" for problem in invalid.problems})
+            raise ValueError(f"cells are not as declared ({', '.join(problems)})") from None
 
 
 class RandomPrivateForest(_PrivateForest):
     """A differentially private random forest: the algorithm ``rpf`` (docs/proofs/rpf.md).
 
     Every ``fit`` is (ε, 0)-differentially private for one row more or less, or (ε, δ) with a δ. Fits on the same rows
-    add up: pass an ``account`` to limit their sum, also in a search.
+    add up: pass an ``account`` to limit their sum. The sum is that of a row which no other row moves in or out of a
+    fit; folds by position, as scikit-learn makes them, do not have this property. Scores on private rows, and what is
+    chosen by them, are not covered by any guarantee.
 
     Args:
         epsilon: of one fit, above zero. Text and ``Decimal`` are exact.
         schema: public: ``{"features": [{"name": …, "type": "numeric", "lower": …, "upper": …}, …], "label": {"name": …,
-            "classes": […]}}``, as the service declares a dataset. Classes may be texts, numbers or truth values.
+            "classes": […]}}``, as the service declares a dataset. Classes are all texts, all integers or all truth
+            values.
         delta: of one fit; ``None``: none is needed.
         parameters: of the algorithm, by name; default the public rules.
         public_size: the public order of magnitude of the number of rows, by which the rules choose. Never a count.
@@ -171,6 +200,7 @@ class RandomPrivateForest(_PrivateForest):
 
     Attributes:
         receipt_: what the last fit cost, and for what.
+        warnings_: sentences about the schema and the plan, all public.
         forest_: the released forest, with its plan and event.
         classes_: classes of the schema.
         n_features_in_: number of features.
@@ -226,16 +256,45 @@ class BoostedPrivateTrees(_PrivateForest):
         self.account = account
 
 
+def _by_cell(X: Any) -> Any:
+    """Rows as an array in which each cell is what it is in ``X``.
+
+    NumPy would choose one type for all cells together, so that one row would change how every other row is read.
+    """
+    if hasattr(X, "columns"):
+        cells = np.empty(X.shape, dtype=object)
+        for index, name in enumerate(X.columns):
+            cells[:, index] = np.asarray(X[name], dtype=object)
+        return cells
+    return X if hasattr(X, "dtype") else np.asarray(X, dtype=object)
+
+
 def _cells(feature: Feature, values: NDArray[Any]) -> Cells:
     """The cells of one column as the sanitiser reads them."""
     if feature.is_categorical:
-        return JsonCells([_category(value) for value in values.tolist()])
-    return NumberCells(values.astype(np.float64))
+        return JsonCells([None if _is_missing(value) else _text(value) for value in values.tolist()])
+    if values.dtype.kind in "iuf":
+        return NumberCells(values.astype(np.float64))
+    return JsonCells([_number(value) for value in values.tolist()])
 
 
-def _category(value: Any) -> str | None:
-    """The text of a category; NaN, as pandas has it, and ``None`` are empty cells."""
-    if value is None or value != value:
-        return None
+def _number(value: Any) -> Any:
+    """A cell of a column of numbers as a value of JSON; what is no number stays, and is refused."""
+    value = value.item() if isinstance(value, np.generic) else value
+    return None if _is_missing(value) else value
+
+
+def _text(value: Any) -> str:
+    """The text of a category or a class: 1, 1.0 and ``"1"`` are one."""
     is_whole = isinstance(value, float) and value.is_integer()
     return str(int(value)) if is_whole else str(value)
+
+
+def _is_missing(value: Any) -> bool:
+    """Whether a cell is empty: ``None``, NaN, and the marks that pandas has for them."""
+    is_nan = isinstance(value, float) and math.isnan(value)
+    return value is None or is_nan or type(value).__name__ in ("NAType", "NaTType")
+
+
+def _is_number(classes: NDArray[Any]) -> bool:
+    return all(_NUMBER.fullmatch(text) for text in classes.tolist())

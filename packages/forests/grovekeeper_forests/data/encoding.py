@@ -157,7 +157,7 @@ class Encoding:
         n_codes: int32 ``(n_columns,)``: codes of column f are ``0 … n_codes[f] − 1``, at most 256, except in the public
             grid. Columns are the features, then the columns of the pairs.
         pairs: pairs of features whose sums and differences are further columns; see
-        ``grovekeeper_forests.data.encoding``.
+            ``grovekeeper_forests.data.encoding``.
     """
 
     schema: Schema

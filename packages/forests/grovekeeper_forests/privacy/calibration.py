@@ -93,8 +93,7 @@ class Terms:
 
         Raises:
             ParameterInvalid: δ is missing, out of range or illegal on this account, or the amount is less than
-            ``least``
-                or more than any account with a δ can hold.
+                ``least`` or more than any account with a δ can hold.
         """
         unit, delta = accountants.by_name(self.accountant), self.delta
         if unit.TAKES_DELTA is (delta is None):

@@ -382,8 +382,7 @@ def _fill_at_once(settled: dict[str, Value], widest: Encoding, facts: PublicFact
 
     Raises:
         ParameterInvalid: two levels are requested although each node has its own split, the sets of splits are too
-        many,
-            or the trees are too many for joint selections.
+            many, or the trees are too many for joint selections.
     """
     by_level, depth = settled["splits"] == BY_LEVEL, int(settled["max_depth"])
     n_trees = int(settled["n_estimators"])

@@ -1,5 +1,4 @@
-"""Implements the accountants, one module per unit:
-:class:`~grovekeeper_forests.privacy.accountants.accountant.Accountant`."""
+"""Implements the accountants, one module per unit; see ``accountant.Accountant``."""
 
 from dataclasses import dataclass
 from fractions import Fraction
