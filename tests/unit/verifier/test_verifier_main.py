@@ -237,7 +237,7 @@ def test_without_cryptography_a_checkpoint_is_wrong_use_and_an_export_alone_is_v
         "import runpy, sys; sys.modules['cryptography'] = None; sys.argv[0] = 'verify'; "
         "runpy.run_module('grovekeeper_verifier', run_name='__main__')"
     )
-    example = folder / "docs" / "guides" / "example"
+    example = folder / "tests" / "integration" / "by_hand" / "dataset"
     evidence = ["--checkpoint", str(example / "census.checkpoint"), "--public-key", str(example / "grovekeeper.pem")]
 
     def run(*arguments: str) -> subprocess.CompletedProcess[str]:
